@@ -1,0 +1,219 @@
+// Package fleet is the vocabulary that every other room speaks: what exists
+// ([Fleet]), what is believed about it ([State]), what was decided ([Plan]) and
+// what one front-end is told of that decision ([View]).
+//
+// It holds values and the arithmetic that belongs to them; no I/O, no clock, no
+// goroutine, and nothing but the standard library. Times are seconds and rates
+// are requests per second (RPS) throughout; where a Go type does not say so, the
+// name does.
+package fleet
+
+import (
+	"slices"
+	"time"
+)
+
+// Names of the things in a fleet file. They are distinct types so that a pool
+// cannot be passed where a class is meant.
+type (
+	FrontEndID string
+	PoolID     string
+	ClassID    string
+	// EngineID is the address of one replica, "ip:port".
+	EngineID string
+)
+
+// Fleet is what exists: the content of a validated fleet file. Every slice is
+// sorted by ID except Classes, whose order is the order in which their match
+// rules are tried.
+type Fleet struct {
+	FrontEnds []FrontEnd
+	Pools     []Pool
+	Classes   []Class
+	Network   Network
+	Options   Options
+}
+
+// FrontEnd is a CPU cluster whose Envoys take in clients' requests.
+type FrontEnd struct {
+	ID     FrontEndID
+	Listen string              // "ip:port" of the listener that its Envoys open
+	Demand map[ClassID]float64 // declared RPS per class: the prior until arrivals are measured
+}
+
+// Pool is a set of replicas of one model (or its adapters) on one SKU in one place.
+type Pool struct {
+	ID           PoolID
+	Region       string
+	Models       []string          // names under which its engines serve
+	EngineType   string            // vllm, sglang, trtllm, llamacpp, …
+	Labels       map[string]string // free-form: sku, tier, jurisdiction
+	Capabilities []string          // tools, vision, …
+	Engines      []EngineID
+	Profile      Profile
+	TLS          *TLS // nil: plain HTTP to the engines
+}
+
+// TLS says how Envoy speaks TLS to a pool's engines. The paths are on the
+// machine where Envoy runs.
+type TLS struct {
+	SNI      string
+	CAFile   string
+	CertFile string // client certificate; empty: none
+	KeyFile  string
+}
+
+// Class is a model plus what a request demands: the commodity of the optimizer.
+type Class struct {
+	ID       ClassID
+	Match    []Rule
+	Requires Requirements
+	Priority int           // higher is shed later
+	Tokens   Tokens        // prior of a mean request; zero: the pool's reference request
+	Weights  LatencyWeight // how much TTFT and TBT count in the plan
+	Affinity []AffinityKey // first that exists names the conversation
+}
+
+// Rule is one way to belong to a class. Every non-empty part must match; a rule
+// stands for one Envoy route.
+type Rule struct {
+	Host    string // without port, lower case
+	Path    string // starts with '/'
+	Exact   bool   // Path is the whole path, else a prefix
+	Headers []HeaderRule
+	Model   string // the model named in the request
+}
+
+// HeaderRule matches a request header by its exact value. Names are lower case.
+type HeaderRule struct{ Name, Value string }
+
+// Requirements are what a pool must offer to be eligible for a class.
+type Requirements struct {
+	Models       []string
+	Capabilities []string
+	Labels       map[string]string
+	Regions      []string // any of them; empty: everywhere
+}
+
+// Tokens is the size of a mean request.
+type Tokens struct{ Prompt, Output float64 }
+
+// LatencyWeight says how much of a second of TTFT and of decode time counts in
+// the linear part of the plan.
+type LatencyWeight struct{ TTFT, TBT float64 }
+
+// AffinityKind says where an affinity key is read from.
+type AffinityKind string
+
+// The places that name a conversation.
+const (
+	AffinityHeader      AffinityKind = "header"      // a request header
+	AffinityBody        AffinityKind = "body"        // a field of the JSON body, dotted path
+	AffinityFingerprint AffinityKind = "fingerprint" // hash of model, system prompt and first user message
+)
+
+// AffinityKey is one source of a conversation's name.
+type AffinityKey struct {
+	Kind AffinityKind
+	Name string // header name in lower case, or dotted body path; empty for a fingerprint
+}
+
+// Link is the way from one front-end to one pool.
+type Link struct {
+	FrontEnd FrontEndID
+	Pool     PoolID
+}
+
+// Network is the round trip of each link.
+type Network struct {
+	Measured         bool // front-ends' own probes rule, RoundTripSeconds is the prior
+	RoundTripSeconds map[Link]float64
+}
+
+// Options are the operator's choices for the whole fleet.
+type Options struct {
+	Policy       string        // how a plan is made; "optimal"
+	Tick         time.Duration // time between two rounds of the loop
+	Headroom     float64       // share of each pool's capacity that plans leave free
+	ChurnSeconds float64       // γ: what moving one request must gain, seconds
+	MinShare     float64       // smaller shares are given up where capacity allows
+	BodyLimit    int64         // bytes of the largest request body
+	Unreadable   ClassID       // class of requests whose model cannot be read; empty: they get a 400
+	RetryPercent float64       // retries allowed, % of the requests in flight
+	RetryFloor   int           // retries allowed at once however little is in flight; 0: as many as are in flight on the largest engine
+	HealthPath   string        // path of the engines' health checks
+}
+
+// Eligible says whether a pool may serve a class at all: models, capabilities,
+// labels and region. Readiness is not its business.
+func (c *Class) Eligible(p *Pool) bool {
+	return c.modelsIn(p) &&
+		containsAll(p.Capabilities, c.Requires.Capabilities) &&
+		labelled(p.Labels, c.Requires.Labels) &&
+		(len(c.Requires.Regions) == 0 || slices.Contains(c.Requires.Regions, p.Region))
+}
+
+// Models lists the models that a request of the class may name, once each, in
+// the order of the file.
+func (c *Class) Models() []string {
+	var models []string
+	add := func(m string) {
+		if m != "" && !slices.Contains(models, m) {
+			models = append(models, m)
+		}
+	}
+	for _, r := range c.Match {
+		add(r.Model)
+	}
+	for _, m := range c.Requires.Models {
+		add(m)
+	}
+	return models
+}
+
+func (c *Class) modelsIn(p *Pool) bool { return containsAll(p.Models, c.Models()) }
+
+func containsAll(have, want []string) bool {
+	for _, w := range want {
+		if !slices.Contains(have, w) {
+			return false
+		}
+	}
+	return true
+}
+
+func labelled(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// FrontEnd returns the front-end of that name, or nil.
+func (f *Fleet) FrontEnd(id FrontEndID) *FrontEnd {
+	i := slices.IndexFunc(f.FrontEnds, func(x FrontEnd) bool { return x.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &f.FrontEnds[i]
+}
+
+// Pool returns the pool of that name, or nil.
+func (f *Fleet) Pool(id PoolID) *Pool {
+	i := slices.IndexFunc(f.Pools, func(x Pool) bool { return x.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &f.Pools[i]
+}
+
+// Class returns the class of that name, or nil.
+func (f *Fleet) Class(id ClassID) *Class {
+	i := slices.IndexFunc(f.Classes, func(x Class) bool { return x.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &f.Classes[i]
+}

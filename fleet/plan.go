@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Status says how a plan came about.
+type Status string
+
+// The statuses of a plan.
+const (
+	Optimal  Status = "Optimal"  // all demand is routed at the least cost
+	Shedding Status = "Shedding" // capacity is short: part of the demand is refused
+	Held     Status = "Held"     // no new plan could be made; this is the last good one
+)
+
+// Plan is what was decided: for each class at each front-end the share of its
+// admitted traffic that each pool gets. Its JSON form is a stable interface.
+type Plan struct {
+	Status      Status     `json:"status"`
+	Why         string     `json:"why"`
+	MeanSeconds float64    `json:"meanSeconds"` // network + engine over admitted traffic
+	Routes      []Route    `json:"routes"`      // by front-end, then class
+	Pools       []PoolPlan `json:"pools"`       // by ID
+}
+
+// Route is the plan of one class at one front-end.
+type Route struct {
+	FrontEnd  FrontEndID `json:"frontEnd"`
+	Class     ClassID    `json:"class"`
+	DemandRps float64    `json:"demandRps"`
+	ShedRps   float64    `json:"shedRps"`
+	Shares    []Share    `json:"shares"` // by pool; zero shares are left out
+}
+
+// Share is what one pool gets of a route.
+type Share struct {
+	Pool           PoolID  `json:"pool"`
+	Share          float64 `json:"share"` // 0–1 of the admitted traffic
+	Rps            float64 `json:"rps"`
+	NetworkSeconds float64 `json:"networkSeconds"` // round trip
+	EngineSeconds  float64 `json:"engineSeconds"`  // base + queueing, without the tokens' plain decode time
+}
+
+// PoolPlan is what the plan means for one pool.
+type PoolPlan struct {
+	Pool         PoolID  `json:"pool"`
+	CapacityRps  float64 `json:"capacityRps"` // effective, for the planned mix
+	Rps          float64 `json:"rps"`
+	Utilisation  float64 `json:"utilisation"`  // work / effective capacity
+	PriceSeconds float64 `json:"priceSeconds"` // what one more RPS of capacity takes off Σ rps × seconds
+}
+
+// Admitted is the fraction of the route's demand that is let in, 0–1.
+func (r *Route) Admitted() float64 {
+	if r.DemandRps <= 0 {
+		return 1
+	}
+	return 1 - r.ShedRps/r.DemandRps
+}
+
+// Route returns the plan of a stream, or nil.
+func (p *Plan) Route(s Stream) *Route {
+	i, ok := slices.BinarySearchFunc(p.Routes, s, func(r Route, s Stream) int {
+		return cmp.Or(cmp.Compare(r.FrontEnd, s.FrontEnd), cmp.Compare(r.Class, s.Class))
+	})
+	if !ok {
+		return nil
+	}
+	return &p.Routes[i]
+}
+
+// ShareOf returns the share of a pool in a route, 0 where it has none.
+func (r *Route) ShareOf(p PoolID) float64 {
+	for _, s := range r.Shares {
+		if s.Pool == p {
+			return s.Share
+		}
+	}
+	return 0
+}
+
+// WeightScale is the sum of the weights of a route's pools. It leaves room below
+// the 2³² that Envoy allows for the sum of a cluster's endpoint weights.
+const WeightScale = 10_000_000
+
+// Weights turns shares into integers that sum to WeightScale, by largest
+// remainder with ties to the lower pool ID, so that equal plans give equal
+// weights. A positive share weighs at least 1. The shares must be sorted by pool
+// and sum to 1; nil gives nil.
+func Weights(shares []Share) []uint32 {
+	weights := make([]uint32, len(shares))
+	order := make([]int, len(shares))
+	left := WeightScale
+	for i, s := range shares {
+		weights[i] = max(1, uint32(s.Share*WeightScale))
+		left -= int(weights[i])
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(remainder(shares[b].Share), remainder(shares[a].Share))
+	})
+	for i := 0; left > 0 && len(order) > 0; i++ {
+		weights[order[i%len(order)]]++
+		left--
+	}
+	for ; left < 0; left++ { // shares below one unit were lifted to 1
+		weights[slices.Index(weights, slices.Max(weights))]--
+	}
+	return weights
+}
+
+func remainder(share float64) float64 {
+	_, frac := math.Modf(share * WeightScale)
+	return frac
+}

@@ -1,0 +1,128 @@
+package fleet
+
+import "time"
+
+// State is what is believed at one moment: the whole input of a plan, the
+// previous plan included, so that the same state gives the same plan.
+type State struct {
+	Fleet    *Fleet
+	Demand   map[Stream]Demand
+	Pools    map[PoolID]PoolState // a missing pool is one that nothing is known of
+	Network  map[Link]float64     // measured round trips in seconds; a missing link has its declared one
+	Previous *Plan                // nil: none
+}
+
+// Stream is the traffic of one class at one front-end.
+type Stream struct {
+	FrontEnd FrontEndID
+	Class    ClassID
+}
+
+// Demand is what clients ask for, and how that is known.
+type Demand struct {
+	Rps    float64
+	Source Source
+}
+
+// Source says where a belief comes from.
+type Source string
+
+// The sources of a belief, best first.
+const (
+	SourceArrivals Source = "arrivals" // counted by weir-extproc, before shedding, without retries
+	SourceEnvoy    Source = "envoy"    // Envoy's load reports, standing in
+	SourceDeclared Source = "declared" // the fleet file: the prior
+)
+
+// PoolState is what is believed of a pool.
+type PoolState struct {
+	Engines        map[EngineID]Readiness // a missing engine is Unknown
+	Health         float64                // 0 < health ≤ 1 scales the capacity; 0 stands for unknown, taken as 1
+	CapacityFactor float64                // 0.3–1.1: the evidence against the profile; 0 stands for unknown, taken as 1
+}
+
+// Readiness is what health checks say of an engine.
+type Readiness int
+
+// Unknown is never taken for Unready: nothing was heard yet.
+const (
+	Unknown Readiness = iota
+	Ready
+	Unready
+)
+
+func (r Readiness) String() string {
+	return [...]string{"unknown", "ready", "unready"}[r]
+}
+
+// Readiness returns what is known of an engine of a pool.
+func (s *State) Readiness(p PoolID, e EngineID) Readiness { return s.Pools[p].Engines[e] }
+
+// ReadyEngines counts the engines of a pool that may be given traffic: all but
+// those known to be unready.
+func (s *State) ReadyEngines(p *Pool) int {
+	n := 0
+	for _, e := range p.Engines {
+		if s.Readiness(p.ID, e) != Unready {
+			n++
+		}
+	}
+	return n
+}
+
+// Replicas is how many fresh replicas a pool is worth: ready engines × health ×
+// capacity factor.
+func (s *State) Replicas(p *Pool) float64 {
+	st := s.Pools[p.ID]
+	return float64(s.ReadyEngines(p)) * orOne(st.Health) * orOne(st.CapacityFactor)
+}
+
+func orOne(x float64) float64 {
+	if x == 0 {
+		return 1
+	}
+	return x
+}
+
+// RoundTrip is the network's round trip of a link in seconds, measured where
+// the fleet says so and a measurement exists, else declared.
+func (s *State) RoundTrip(l Link) float64 {
+	if rtt, ok := s.Network[l]; ok && s.Fleet.Network.Measured {
+		return rtt
+	}
+	return s.Fleet.Network.RoundTripSeconds[l]
+}
+
+// Role says which of the two xDS clients of a node is speaking.
+type Role string
+
+// The roles, as they stand in a node's metadata.
+const (
+	RoleEnvoy   Role = "envoy"
+	RoleExtProc Role = "extproc"
+)
+
+// LoadReport is what one xDS client counted since its last report.
+type LoadReport struct {
+	FrontEnd FrontEndID
+	Node     string
+	Role     Role
+	Interval time.Duration
+	Classes  []ClassLoad // a class without an entry was idle, not unknown
+}
+
+// ClassLoad is one class's part of a report.
+type ClassLoad struct {
+	Class    ClassID
+	Arrivals uint64     // from weir-extproc: requests that clients asked for, before shedding
+	Shed     uint64     // from weir-extproc
+	Pools    []PoolLoad // from Envoy
+}
+
+// PoolLoad counts the requests that an Envoy sent to a pool, its retries included.
+type PoolLoad struct {
+	Pool     PoolID
+	Issued   uint64
+	Failed   uint64
+	InFlight uint64
+}

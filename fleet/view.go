@@ -1,0 +1,137 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+)
+
+// View is what one front-end is told: the part of a plan that concerns it,
+// together with all that its Envoys and ext_procs need to act on it. Package
+// envoy writes a View as xDS resources and reads it back; [NewView] makes it.
+type View struct {
+	FrontEnd   FrontEndID
+	Listen     string // "ip:port"
+	BodyLimit  int64  // bytes
+	Models     []string
+	Routes     []ViewRoute // in the order in which they are tried
+	Classes    []ViewClass // by ID
+	Unreadable ClassID     // where requests go whose model cannot be read; empty: 400
+}
+
+// ViewRoute sends what matches one rule to a class.
+type ViewRoute struct {
+	Class ClassID
+	Rule  Rule
+}
+
+// ViewClass is one class as a front-end sees it.
+type ViewClass struct {
+	ID       ClassID
+	Priority int
+	Affinity []AffinityKey
+	Admitted float64 // fraction of requests to let in, 0–1
+	Retry    RetryBudget
+	Pools    []ViewPool // every eligible pool that has engines, by ID
+}
+
+// RetryBudget bounds the retries of a class at one Envoy.
+type RetryBudget struct {
+	Percent float64 // of the requests in flight
+	Floor   uint32  // retries allowed at once however little is in flight
+}
+
+// ViewPool is one pool as a class at a front-end sees it.
+type ViewPool struct {
+	ID      PoolID
+	Region  string
+	Weight  uint32 // of WeightScale; 0: eligible, but without a share
+	TLS     *TLS
+	Engines []ViewEngine // by address
+}
+
+// ViewEngine is one engine of a pool.
+type ViewEngine struct {
+	ID        EngineID
+	Readiness Readiness
+}
+
+// Class returns the class of that name, or nil.
+func (v *View) Class(id ClassID) *ViewClass {
+	i, ok := slices.BinarySearchFunc(v.Classes, id, func(c ViewClass, id ClassID) int {
+		return cmp.Compare(c.ID, id)
+	})
+	if !ok {
+		return nil
+	}
+	return &v.Classes[i]
+}
+
+// ReadyEngines counts the engines that may be given traffic.
+func (p *ViewPool) ReadyEngines() int {
+	n := 0
+	for _, e := range p.Engines {
+		if e.Readiness != Unready {
+			n++
+		}
+	}
+	return n
+}
+
+// EngineWeight is the weight of each of the pool's engines in its cluster: the
+// pool's weight over its ready engines, at least 1, since Envoy refuses 0.
+func (p *ViewPool) EngineWeight() uint32 {
+	return max(1, p.Weight/uint32(max(1, p.ReadyEngines())))
+}
+
+// NewView returns what a front-end is to be told of a plan. Classes that the plan
+// does not route there (they have no eligible pool with an engine) are listed
+// without pools, so that their requests get a clear answer.
+func NewView(s *State, plan *Plan, id FrontEndID) *View {
+	f := s.Fleet
+	v := &View{
+		FrontEnd:   id,
+		Listen:     f.FrontEnd(id).Listen,
+		BodyLimit:  f.Options.BodyLimit,
+		Unreadable: f.Options.Unreadable,
+	}
+	for i := range f.Classes {
+		c := &f.Classes[i]
+		for _, r := range c.Match {
+			v.Routes = append(v.Routes, ViewRoute{c.ID, r})
+		}
+		v.Models = append(v.Models, c.Models()...)
+		v.Classes = append(v.Classes, newViewClass(s, plan, Stream{id, c.ID}))
+	}
+	slices.SortFunc(v.Classes, func(a, b ViewClass) int { return cmp.Compare(a.ID, b.ID) })
+	slices.Sort(v.Models)
+	v.Models = slices.Compact(v.Models)
+	return v
+}
+
+func newViewClass(s *State, plan *Plan, stream Stream) ViewClass {
+	c := s.Fleet.Class(stream.Class)
+	out := ViewClass{ID: c.ID, Priority: c.Priority, Affinity: c.Affinity, Admitted: 1}
+	out.Retry = RetryBudget{s.Fleet.Options.RetryPercent, uint32(s.Fleet.Options.RetryFloor)}
+	weights := map[PoolID]uint32{}
+	if r := plan.Route(stream); r != nil {
+		out.Admitted = r.Admitted()
+		for i, w := range Weights(r.Shares) {
+			weights[r.Shares[i].Pool] = w
+		}
+	}
+	for i := range s.Fleet.Pools {
+		p := &s.Fleet.Pools[i]
+		if c.Eligible(p) && len(p.Engines) > 0 {
+			out.Pools = append(out.Pools, newViewPool(s, p, weights[p.ID]))
+		}
+	}
+	return out
+}
+
+func newViewPool(s *State, p *Pool, weight uint32) ViewPool {
+	out := ViewPool{ID: p.ID, Region: p.Region, Weight: weight, TLS: p.TLS}
+	for _, e := range p.Engines {
+		out.Engines = append(out.Engines, ViewEngine{e, s.Readiness(p.ID, e)})
+	}
+	return out
+}
