@@ -1,0 +1,214 @@
+package envoy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
+	matcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	matchingv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/matching/v3"
+	skipv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/matcher/action/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	statefulv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
+	transformv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/transform/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/stateful_session/header/v3"
+	envoymatcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weir/fleet"
+)
+
+// Time limits of the listener, in seconds.
+const (
+	// A stream may be silent for that long: a long prompt on a busy engine waits
+	// minutes for its first token. There is no total limit.
+	idleSeconds = 300
+	// Handing a body of 32 MiB to weir-extproc takes some hundred milliseconds on
+	// a busy core; a dead one is noticed by its health check long before.
+	messageTimeoutSeconds = 1
+)
+
+// encodeListener writes the one listener of a front-end. Its chain of filters:
+// strip our headers from clients, ask weir-extproc, read the model from the body
+// where weir-extproc did not answer, take the first choice, route.
+func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
+	address, err := socketAddress(v.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listener: %w", err)
+	}
+	manager := &hcmv3.HttpConnectionManager{
+		StatPrefix:     "weir",
+		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: RouteName, ConfigSource: ads()}},
+		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{extension("strip", &earlyv3.HeaderMutation{
+			Mutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix), removePrefix(HeaderGateway)},
+		})},
+		HttpFilters:                []*hcmv3.HttpFilter{extProcFilter(), bodyModelFilter(v), pickFilter(), routerFilter()},
+		StreamIdleTimeout:          seconds(idleSeconds),
+		RequestTimeout:             seconds(0),
+		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
+		PreserveExternalRequestId:  true,
+	}
+	return &listenerv3.Listener{
+		Name:    ListenerName,
+		Address: address,
+		// Before a route is known the virtual host's limit does not apply, and a
+		// body over Envoy's default of 1 MiB would get a 413.
+		PerConnectionBufferLimitBytes: u32(uint32(v.BodyLimit)),
+		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
+			Name:       "http",
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(manager)},
+		}}}},
+	}, nil
+}
+
+// ads says that a resource comes over the aggregated stream.
+func ads() *corev3.ConfigSource {
+	return &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+		InitialFetchTimeout:   seconds(5),
+	}
+}
+
+func extension(name string, m proto.Message) *corev3.TypedExtensionConfig {
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: pack(m)}
+}
+
+func filter(name string, m proto.Message) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(m)}}
+}
+
+func removePrefix(prefix string) *mutationv3.HeaderMutation {
+	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_RemoveOnMatch_{
+		RemoveOnMatch: &mutationv3.HeaderMutation_RemoveOnMatch{KeyMatcher: &envoymatcherv3.StringMatcher{
+			MatchPattern: &envoymatcherv3.StringMatcher_Prefix{Prefix: prefix},
+		}},
+	}}
+}
+
+// extProcFilter asks weir-extproc, headers first. It fails open: what happens
+// without an answer is laid down by the filters after it and by the routes.
+func extProcFilter() *hcmv3.HttpFilter {
+	return filter("ext_proc", &extprocv3.ExternalProcessor{
+		GrpcService:       grpcService(ExtProc),
+		FailureModeAllow:  true,
+		MessageTimeout:    seconds(messageTimeoutSeconds),
+		AllowModeOverride: true,
+		AllowedOverrideModes: []*extprocv3.ProcessingMode{{
+			RequestBodyMode:     extprocv3.ProcessingMode_BUFFERED,
+			ResponseHeaderMode:  extprocv3.ProcessingMode_SKIP,
+			ResponseTrailerMode: extprocv3.ProcessingMode_SEND,
+		}},
+		// Asking for the trailers keeps the stream open until the request ends, at
+		// no extra message: open streams are the requests in flight.
+		ProcessingMode: &extprocv3.ProcessingMode{
+			RequestHeaderMode:   extprocv3.ProcessingMode_SEND,
+			ResponseHeaderMode:  extprocv3.ProcessingMode_SKIP,
+			ResponseTrailerMode: extprocv3.ProcessingMode_SEND,
+		},
+		MetadataOptions: &extprocv3.MetadataOptions{
+			ReceivingNamespaces: &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: []string{Namespace}},
+		},
+		MutationRules: &mutationv3.HeaderMutationRules{
+			DisallowAll:     wrapperspb.Bool(true),
+			AllowExpression: &envoymatcherv3.RegexMatcher{Regex: "^" + HeaderPrefix + ".*$"},
+		},
+		ForwardRules: &extprocv3.HeaderForwardingRules{DisallowedHeaders: exactAny(DeniedHeaders())},
+	})
+}
+
+// DeniedHeaders lists the credentials that weir-extproc never sees, so that no
+// class rule may use them.
+func DeniedHeaders() []string { return []string{"authorization", "cookie", "x-api-key"} }
+
+func exactAny(names []string) *envoymatcherv3.ListStringMatcher {
+	out := &envoymatcherv3.ListStringMatcher{}
+	for _, n := range names {
+		out.Patterns = append(out.Patterns, exact(n))
+	}
+	return out
+}
+
+func exact(s string) *envoymatcherv3.StringMatcher {
+	return &envoymatcherv3.StringMatcher{MatchPattern: &envoymatcherv3.StringMatcher_Exact{Exact: s}}
+}
+
+func grpcService(cluster string) *corev3.GrpcService {
+	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster},
+	}}
+}
+
+// bodyModelFilter reads the model, and body fields that name a conversation, from
+// the body when weir-extproc did not answer, and routes again. Nearly every
+// client names its model nowhere else.
+func bodyModelFilter(v *fleet.View) *hcmv3.HttpFilter {
+	var mutations []*mutationv3.HeaderMutation
+	for _, field := range slices.Backward(bodyFields(v)) { // the first that exists must win, so it is written last
+		mutations = append(mutations, copyBody(field, HeaderAffinity))
+	}
+	mutations = append(mutations, copyBody("model", HeaderModel))
+	return filter("body-model", &matchingv3.ExtensionWithMatcher{
+		XdsMatcher: skipWhenAdmitted(),
+		ExtensionConfig: extension("transform", &transformv3.TransformConfig{
+			RequestTransformation: &transformv3.Transformation{HeadersMutations: mutations},
+			ClearRouteCache:       true,
+		}),
+	})
+}
+
+// bodyFields lists the top-level body fields that name a conversation in any
+// class, once each; the filter cannot reach deeper.
+func bodyFields(v *fleet.View) []string {
+	var fields []string
+	for _, c := range v.Classes {
+		for _, k := range c.Affinity {
+			if k.Kind == fleet.AffinityBody && !strings.Contains(k.Name, ".") && !slices.Contains(fields, k.Name) {
+				fields = append(fields, k.Name)
+			}
+		}
+	}
+	return fields
+}
+
+func copyBody(field, header string) *mutationv3.HeaderMutation {
+	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: header, Value: "%REQUEST_BODY(" + field + ")%"},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}}}
+}
+
+func skipWhenAdmitted() *matcherv3.Matcher {
+	skip := &matcherv3.Matcher_OnMatch{OnMatch: &matcherv3.Matcher_OnMatch_Action{
+		Action: &xdscorev3.TypedExtensionConfig{Name: "skip", TypedConfig: pack(&skipv3.SkipFilter{})},
+	}}
+	return &matcherv3.Matcher{MatcherType: &matcherv3.Matcher_MatcherTree_{MatcherTree: &matcherv3.Matcher_MatcherTree{
+		Input: &xdscorev3.TypedExtensionConfig{
+			Name:        "admitted",
+			TypedConfig: pack(&envoymatcherv3.HttpRequestHeaderMatchInput{HeaderName: HeaderAdmitted}),
+		},
+		TreeType: &matcherv3.Matcher_MatcherTree_PrefixMatchMap{PrefixMatchMap: &matcherv3.Matcher_MatcherTree_MatchMap{
+			Map: map[string]*matcherv3.Matcher_OnMatch{"": skip},
+		}},
+	}}}
+}
+
+// pickFilter takes weir-extproc's first choice. Unlike override_host it heeds the
+// engine's health.
+func pickFilter() *hcmv3.HttpFilter {
+	return filter("pick", &statefulv3.StatefulSession{
+		SessionState: extension("envoy.http.stateful_session.header", &sessionv3.HeaderBasedSessionState{Name: HeaderPick}),
+	})
+}
+
+func routerFilter() *hcmv3.HttpFilter {
+	return filter("router", &routerv3.Router{SuppressEnvoyHeaders: true})
+}

@@ -1,0 +1,275 @@
+package envoy
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	envoymatcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weir/fleet"
+)
+
+// Keys of route metadata in Namespace.
+const (
+	frontEndKey   = "front-end"
+	priorityKey   = "priority"
+	affinityKey   = "affinity"
+	unreadableKey = "unreadable"
+)
+
+// authorityPort follows a host in the pattern that matches ":authority".
+const authorityPort = `(:[0-9]+)?`
+
+// encodeRoutes writes the one route configuration of a front-end: the list of
+// models, then one route for each rule in the order of the view (before it, its
+// twin that sheds when weir-extproc is dead), then what matches no class.
+func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
+	routes := modelRoutes(v.Models)
+	for _, r := range v.Routes {
+		match := encodeRule(r.Rule)
+		routes = append(routes, shedRoute(r.Class, match), classRoute(v.Class(r.Class), match, false))
+	}
+	routes = append(routes, lastRoutes(v)...)
+	return &routev3.RouteConfiguration{
+		Name: RouteName,
+		// The list of models may outgrow Envoy's default of 4 KiB.
+		MaxDirectResponseBodySizeBytes: u32(1 << 20),
+		VirtualHosts: []*routev3.VirtualHost{{
+			Name:                    RouteName,
+			Domains:                 []string{"*"},
+			Routes:                  routes,
+			Metadata:                metadata(map[string]any{frontEndKey: string(v.FrontEnd)}),
+			RequestBodyBufferLimit:  wrapperspb.UInt64(uint64(v.BodyLimit)),
+			ResponseHeadersToRemove: []string{HeaderPick},
+		}},
+	}
+}
+
+// encodeRule writes the match of one rule, in the small subset that
+// weir-extproc evaluates too.
+func encodeRule(r fleet.Rule) *routev3.RouteMatch {
+	m := &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
+	switch {
+	case r.Exact:
+		m.PathSpecifier = &routev3.RouteMatch_Path{Path: r.Path}
+	case r.Path != "":
+		m.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: r.Path}
+	}
+	if r.Host != "" {
+		m.Headers = append(m.Headers, headerMatch(":authority", &envoymatcherv3.StringMatcher{
+			MatchPattern: &envoymatcherv3.StringMatcher_SafeRegex{SafeRegex: &envoymatcherv3.RegexMatcher{
+				Regex: "(?i)" + regexp.QuoteMeta(r.Host) + authorityPort,
+			}},
+		}))
+	}
+	for _, h := range r.Headers {
+		m.Headers = append(m.Headers, headerMatch(h.Name, exact(h.Value)))
+	}
+	if r.Model != "" {
+		m.Headers = append(m.Headers, headerMatch(HeaderModel, exact(r.Model)))
+	}
+	return m
+}
+
+func headerMatch(name string, value *envoymatcherv3.StringMatcher) *routev3.HeaderMatcher {
+	return &routev3.HeaderMatcher{
+		Name:                 name,
+		HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: value},
+	}
+}
+
+func present(name string, is bool) *routev3.HeaderMatcher {
+	return &routev3.HeaderMatcher{
+		Name:                 name,
+		HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
+		InvertMatch:          !is,
+	}
+}
+
+// classRoute sends a match to a class's cluster. A class that no pool can serve
+// answers for itself.
+func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, unreadable bool) *routev3.Route {
+	route := &routev3.Route{Name: string(c.ID), Match: match, Metadata: routeMetadata(c, unreadable)}
+	if len(c.Pools) == 0 {
+		return answer(route, 503, OpenAIError("no engine serves this class of requests at the moment", "server_error", "no_engine"))
+	}
+	route.Action = &routev3.Route_Route{Route: &routev3.RouteAction{
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: string(c.ID)},
+		Timeout:          seconds(0),
+		IdleTimeout:      seconds(idleSeconds),
+		HashPolicy:       hashPolicies(c.Affinity),
+		RetryPolicy:      retryPolicy(),
+	}}
+	return route
+}
+
+func routeMetadata(c *fleet.ViewClass, unreadable bool) *corev3.Metadata {
+	keys := make([]any, len(c.Affinity))
+	for i, k := range c.Affinity {
+		keys[i] = strings.TrimSuffix(string(k.Kind)+":"+k.Name, ":")
+	}
+	return metadata(map[string]any{priorityKey: c.Priority, affinityKey: keys, unreadableKey: unreadable})
+}
+
+func metadata(values map[string]any) *corev3.Metadata {
+	fields, err := structpb.NewStruct(values)
+	if err != nil {
+		panic("envoy: metadata: " + err.Error()) // the values are ours: strings, numbers and lists of strings
+	}
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{Namespace: fields}}
+}
+
+// hashPolicies orders Maglev's inputs as the affinity keys stand in the file.
+// What comes from the body, or from weir-extproc, is in HeaderAffinity.
+func hashPolicies(keys []fleet.AffinityKey) []*routev3.RouteAction_HashPolicy {
+	var headers []string
+	for _, k := range keys {
+		name := k.Name
+		if k.Kind != fleet.AffinityHeader {
+			name = HeaderAffinity
+		}
+		if !slices.Contains(headers, name) {
+			headers = append(headers, name)
+		}
+	}
+	if !slices.Contains(headers, HeaderAffinity) {
+		headers = append(headers, HeaderAffinity)
+	}
+	policies := make([]*routev3.RouteAction_HashPolicy, len(headers))
+	for i, h := range headers {
+		policies[i] = &routev3.RouteAction_HashPolicy{
+			PolicySpecifier: &routev3.RouteAction_HashPolicy_Header_{Header: &routev3.RouteAction_HashPolicy_Header{HeaderName: h}},
+			Terminal:        true,
+		}
+	}
+	return policies
+}
+
+// retryPolicy tries two further engines while no byte of a response was seen;
+// how many retries there may be at once is bounded by the runtime's budget.
+func retryPolicy() *routev3.RetryPolicy {
+	return &routev3.RetryPolicy{
+		RetryOn:              "reset,connect-failure,refused-stream,retriable-status-codes",
+		RetriableStatusCodes: []uint32{502, 503, 504},
+		NumRetries:           u32(2),
+		RetryBackOff:         &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(0.025), MaxInterval: seconds(0.25)},
+		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
+			Name:       "envoy.retry_host_predicates.previous_hosts",
+			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: pack(&previousv3.PreviousHostsPredicate{})},
+		}},
+		HostSelectionRetryMaxAttempts: 5,
+	}
+}
+
+// shedRoute refuses a part of a class's requests by itself while weir-extproc is
+// dead. A live one marks what it admits, so that nothing is shed twice.
+func shedRoute(c fleet.ClassID, match *routev3.RouteMatch) *routev3.Route {
+	m := &routev3.RouteMatch{
+		PathSpecifier: match.PathSpecifier,
+		Headers:       append(slices.Clone(match.Headers), present(HeaderAdmitted, false)),
+		RuntimeFraction: &corev3.RuntimeFractionalPercent{
+			DefaultValue: &typev3.FractionalPercent{},
+			RuntimeKey:   shedKey(c),
+		},
+	}
+	route := &routev3.Route{Match: m, ResponseHeadersToAdd: []*corev3.HeaderValueOption{header("retry-after", "1")}}
+	return answer(route, 429, OpenAIError("capacity is short: retry later", "rate_limit_error", "overloaded"))
+}
+
+func header(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, Value: value},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
+}
+
+// answer turns a route into a direct response with a JSON body.
+func answer(route *routev3.Route, status uint32, body []byte) *routev3.Route {
+	route.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
+		Status: status,
+		Body:   &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: body}},
+	}}
+	route.ResponseHeadersToAdd = append(route.ResponseHeadersToAdd, header("content-type", "application/json"))
+	return route
+}
+
+// OpenAIError is an error body in the shape that OpenAI's clients read.
+func OpenAIError(message, kind, code string) []byte {
+	type detail struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    string  `json:"code"`
+	}
+	body, err := json.Marshal(map[string]detail{"error": {Message: message, Type: kind, Code: code}})
+	if err != nil {
+		panic("envoy: " + err.Error()) // strings always marshal
+	}
+	return body
+}
+
+// lastRoutes answer what no rule matched. A request without a readable model goes
+// where the fleet file says, else it is refused; what a live weir-extproc admitted
+// belongs to a class that this Envoy does not know yet.
+func lastRoutes(v *fleet.View) []*routev3.Route {
+	anyPath := &routev3.RouteMatch_Prefix{Prefix: "/"}
+	var last []*routev3.Route
+	if c := v.Class(v.Unreadable); c != nil {
+		match := &routev3.RouteMatch{PathSpecifier: anyPath, Headers: []*routev3.HeaderMatcher{present(HeaderModel, false)}}
+		last = append(last, shedRoute(c.ID, match), classRoute(c, match, true))
+	}
+	post := headerMatch(":method", exact("POST"))
+	return append(last,
+		answer(&routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: anyPath, Headers: []*routev3.HeaderMatcher{present(HeaderAdmitted, true)}}},
+			503, OpenAIError("this class of requests is being set up: retry", "server_error", "class_not_ready")),
+		answer(&routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: anyPath, Headers: []*routev3.HeaderMatcher{post, present(HeaderModel, false)}}},
+			400, OpenAIError("the request names no model that can be read: send a JSON object with a string \"model\"", "invalid_request_error", "model_unreadable")),
+		answer(&routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: anyPath}},
+			404, OpenAIError("no such model or path: GET /v1/models lists the models", "invalid_request_error", "model_not_found")),
+	)
+}
+
+// modelRoutes answer GET /v1/models and /v1/models/NAME, ext_proc alive or not.
+func modelRoutes(models []string) []*routev3.Route {
+	type model struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int    `json:"created"`
+		OwnedBy string `json:"owned_by"`
+	}
+	list := make([]model, len(models))
+	var routes []*routev3.Route
+	for i, m := range models {
+		list[i] = model{ID: m, Object: "model", OwnedBy: "weir"}
+		routes = append(routes, getRoute(modelsPath+"/"+m, list[i]))
+	}
+	return append([]*routev3.Route{getRoute(modelsPath, map[string]any{"object": "list", "data": list})}, routes...)
+}
+
+const modelsPath = "/v1/models"
+
+func getRoute(path string, body any) *routev3.Route {
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic("envoy: " + err.Error()) // strings always marshal
+	}
+	return answer(&routev3.Route{
+		Match: &routev3.RouteMatch{
+			PathSpecifier: &routev3.RouteMatch_Path{Path: path},
+			Headers:       []*routev3.HeaderMatcher{headerMatch(":method", exact("GET"))},
+		},
+		TypedPerFilterConfig: map[string]*anypb.Any{
+			"ext_proc": pack(&extprocv3.ExtProcPerRoute{Override: &extprocv3.ExtProcPerRoute_Disabled{Disabled: true}}),
+		},
+	}, 200, data)
+}
