@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// errCut asks for the connection to be cut: an injected fault.
+var errCut = errors.New("cut off after the tokens asked for")
+
+// generate makes the job's tokens, each in its time, and hands them to emit. It
+// ends early with the context, with an injected fault, or when emit fails.
+func (e *engine) generate(ctx context.Context, j *job, emit func(word string) error) error {
+	leave, err := e.admit(ctx, j)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, gap := e.profile.firstToken(j.utilisation)
+	due := time.Now()
+	for j.made < j.output {
+		due = due.Add(j.stretch(gap, e.jitter))
+		if err := sleepUntil(ctx, due); err != nil {
+			return err
+		}
+		now := time.Now()
+		e.count(j, now)
+		if err := emit(j.word()); err != nil {
+			return err
+		}
+		if j.made == j.faults.CutAfter {
+			return errCut
+		}
+		gap = e.tokenGap(now)
+	}
+	return nil
+}
+
+// admit lets a job wait in the queue until a slot is free, and as long as the
+// profile says, and then run. The caller must call leave at its end.
+func (e *engine) admit(ctx context.Context, j *job) (leave func(), err error) {
+	e.change(func(s *stats) { s.waiting++ })
+	defer e.change(func(s *stats) { s.waiting-- })
+	if j.faults.Hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	select {
+	case e.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	queue, _ := e.profile.firstToken(j.utilisation)
+	if err := sleepUntil(ctx, time.Now().Add(j.stretch(queue, e.jitter))); err != nil {
+		<-e.slots
+		return nil, err
+	}
+	e.change(func(s *stats) { s.running++; s.cached += j.prompt })
+	return func() {
+		e.change(func(s *stats) { s.running--; s.cached -= j.prompt + j.made })
+		<-e.slots
+	}, nil
+}
+
+// count notes that a token was made.
+func (e *engine) count(j *job, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if j.made == 0 {
+		j.firstToken = now
+		e.stats.ttft.observe(now.Sub(j.arrived))
+		e.stats.promptTokens += j.prompt
+	} else {
+		e.stats.interToken.observe(now.Sub(j.lastToken))
+	}
+	j.made++
+	j.lastToken = now
+	e.stats.cached++
+	e.stats.outputTokens++
+}
+
+// sleepUntil returns at a time, or with the context's error when that ends first.
+func sleepUntil(ctx context.Context, t time.Time) error {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

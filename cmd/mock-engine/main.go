@@ -1,0 +1,92 @@
+// Mock-engine is a GPU engine without a GPU: it answers OpenAI-compatible
+// requests with made-up text, as late as its profile says at the load it is
+// under, and reports itself as vLLM does. Tests and demos count in its log what
+// really arrived at an engine.
+//
+// It knows nothing of the rest of the project, as a real engine would not.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// grace is how long requests in flight may go on after a request to stop.
+const grace = 2 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run serves until ctx ends and returns the exit code: 0 after a stop that was
+// asked for, 1 when it cannot serve, 2 for wrong flags.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseOptions(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "mock-engine: %v\n", err)
+		return 2
+	}
+	if err := serve(ctx, o, stdout); err != nil {
+		fmt.Fprintf(stderr, "mock-engine: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(ctx context.Context, o options, stdout io.Writer) error {
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w: choose another --listen address", o.listen, err)
+	}
+	defer listener.Close()
+	if o.name == "" {
+		o.name = listener.Addr().String()
+	}
+	journal, err := openJournal(o.log)
+	if err != nil {
+		return err
+	}
+	engine := newEngine(o, journal)
+	fmt.Fprintf(stdout, "listening on %s\n", listener.Addr())
+	return errors.Join(serveUntil(ctx, listener, engine), journal.Close())
+}
+
+// serveUntil stops at the end of ctx: health checks fail at once, requests in
+// flight have the grace, and what is left then is cut off.
+func serveUntil(ctx context.Context, listener net.Listener, engine *engine) error {
+	server := &http.Server{Handler: engine.handler(), ReadHeaderTimeout: 10 * time.Second}
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		engine.draining.Store(true)
+		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if server.Shutdown(deadline) != nil {
+			server.Close()
+		}
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	<-stopped
+	return nil
+}
