@@ -40,7 +40,8 @@ func noModel(name string) *apiError {
 	return &apiError{http.StatusNotFound, fmt.Sprintf("the model %q does not exist", name), "model_not_found"}
 }
 
-// work answers a job that was accepted. An injected cut ends the connection.
+// work answers a job that was accepted. One that cannot be answered to its end
+// has its connection cut, so that nobody takes the part for the whole.
 func (e *engine) work(w http.ResponseWriter, ctx context.Context, j *job) {
 	answer := e.answerWhole
 	if j.Stream {
@@ -56,7 +57,7 @@ func (e *engine) work(w http.ResponseWriter, ctx context.Context, j *job) {
 		j.end(aborted, statusAborted)
 	}
 	e.change(func(s *stats) { s.finished[j.outcome]++ })
-	if errors.Is(err, errCut) {
+	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }

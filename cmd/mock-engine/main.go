@@ -68,8 +68,14 @@ func serve(ctx context.Context, o options, stdout io.Writer) error {
 // serveUntil stops at the end of ctx: health checks fail at once, requests in
 // flight have the grace, and what is left then is cut off.
 func serveUntil(ctx context.Context, listener net.Listener, engine *engine) error {
-	server := &http.Server{Handler: engine.handler(), ReadHeaderTimeout: 10 * time.Second}
-	server.Protocols = new(http.Protocols)
+	work, cutOff := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutOff()
+	server := &http.Server{
+		Handler:           engine.handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return work },
+		Protocols:         new(http.Protocols),
+	}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 
@@ -78,15 +84,22 @@ func serveUntil(ctx context.Context, listener net.Listener, engine *engine) erro
 		defer close(stopped)
 		<-ctx.Done()
 		engine.draining.Store(true)
-		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		defer cancel()
-		if server.Shutdown(deadline) != nil {
-			server.Close()
+		if shutdown(server) != nil {
+			cutOff()
+			_ = shutdown(server) // Close is left for those who do not end even so
 		}
+		server.Close()
 	}()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	<-stopped
 	return nil
+}
+
+// shutdown waits for the requests in flight, for no longer than the grace.
+func shutdown(server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	return server.Shutdown(ctx)
 }
