@@ -1,0 +1,163 @@
+package solver
+
+import (
+	"cmp"
+	"slices"
+
+	"weir/fleet"
+)
+
+// minDemandRps is the least demand that a stream enters the program with, so that
+// the shares of an idle one are defined.
+const minDemandRps = 0.01
+
+// model is a state in the terms of the linear program. The order of pools,
+// classes and streams is by ID alone, since the order of a program's columns
+// decides between equally good plans.
+type model struct {
+	state    *fleet.State
+	churn    float64        // what moving a request must gain, seconds
+	pools    []*pool        // by ID
+	classes  []*class       // by ID
+	streams  []*stream      // by front-end, then class; all with an option
+	homeless []fleet.Stream // asked for, but no eligible pool has engines
+}
+
+// pool is a pool and what plans may use of it.
+type pool struct {
+	*fleet.Pool
+	index    int       // in model.pools
+	replicas float64   // fresh replicas that it is worth; 0: no engine is ready
+	capacity float64   // work that plans may use, engine-seconds per second
+	segments []segment // of its queueing, up to the capacity
+}
+
+// steepest is the slope of the pool's queueing when it is full.
+func (p *pool) steepest() float64 { return p.segments[len(p.segments)-1].slope }
+
+// class is a class and where it may be served.
+type class struct {
+	*fleet.Class
+	options []option // eligible pools that have engines, by ID; networks unset
+	size    float64  // of a mean request, in reference requests
+	price   float64  // of refusing the first requests, seconds
+}
+
+// stream is the traffic of one class at one front-end.
+type stream struct {
+	id       fleet.Stream
+	class    *class
+	demand   float64      // RPS, at least minDemandRps
+	previous *fleet.Route // nil: none
+	options  []option     // by pool ID
+}
+
+// option is a pool that a class may use, and what it means for a request.
+type option struct {
+	pool    *pool
+	network float64 // seconds
+	base    float64 // seconds on an idle replica, weighted by the class
+	work    float64 // engine-seconds
+}
+
+func (o option) ready() bool { return o.pool.replicas > 0 }
+
+// ready says whether any engine may serve the class.
+func (c *class) ready() bool { return slices.ContainsFunc(c.options, option.ready) }
+
+func newModel(s *fleet.State) *model {
+	m := &model{state: s, churn: s.Fleet.Options.ChurnSeconds}
+	for i := range s.Fleet.Pools {
+		m.pools = append(m.pools, newPool(s, &s.Fleet.Pools[i]))
+	}
+	slices.SortFunc(m.pools, func(a, b *pool) int { return cmp.Compare(a.ID, b.ID) })
+	for i, p := range m.pools {
+		p.index = i
+	}
+	for i := range s.Fleet.Classes {
+		m.classes = append(m.classes, m.newClass(&s.Fleet.Classes[i]))
+	}
+	slices.SortFunc(m.classes, func(a, b *class) int { return cmp.Compare(a.ID, b.ID) })
+	m.addStreams()
+	m.price()
+	return m
+}
+
+func newPool(s *fleet.State, p *fleet.Pool) *pool {
+	out := &pool{Pool: p, replicas: s.Replicas(p)}
+	usable := 1 - s.Fleet.Options.Headroom
+	out.capacity = out.replicas * usable
+	if out.replicas > 0 {
+		out.segments = segments(&p.Profile, usable)
+	}
+	return out
+}
+
+func (m *model) newClass(c *fleet.Class) *class {
+	out := &class{Class: c}
+	for _, p := range m.pools {
+		if c.Eligible(p.Pool) && len(p.Engines) > 0 {
+			out.options = append(out.options, option{pool: p, work: p.Profile.Work(c.Tokens)})
+		}
+	}
+	fastest := fastestDecode(out.options)
+	for i := range out.options {
+		out.options[i].base = base(c, &out.options[i].pool.Profile, fastest)
+	}
+	return out
+}
+
+func (m *model) addStreams() {
+	for i := range m.state.Fleet.FrontEnds {
+		for _, c := range m.classes {
+			id := fleet.Stream{FrontEnd: m.state.Fleet.FrontEnds[i].ID, Class: c.ID}
+			demand := m.state.Demand[id].Rps
+			switch {
+			case len(c.options) > 0:
+				m.streams = append(m.streams, m.newStream(id, c, demand))
+			case demand > 0:
+				m.homeless = append(m.homeless, id)
+			}
+		}
+	}
+	slices.SortStableFunc(m.streams, func(a, b *stream) int { return cmp.Compare(a.id.FrontEnd, b.id.FrontEnd) })
+	slices.SortStableFunc(m.homeless, func(a, b fleet.Stream) int { return cmp.Compare(a.FrontEnd, b.FrontEnd) })
+}
+
+func (m *model) newStream(id fleet.Stream, c *class, demand float64) *stream {
+	st := &stream{id: id, class: c, demand: max(demand, minDemandRps), options: slices.Clone(c.options)}
+	if m.state.Previous != nil {
+		st.previous = m.state.Previous.Route(id)
+	}
+	for i := range st.options {
+		o := &st.options[i]
+		o.network = m.state.RoundTrip(fleet.Link{FrontEnd: id.FrontEnd, Pool: o.pool.ID})
+	}
+	return st
+}
+
+// fastestDecode is the least unloaded TBT among pools whose TBT is known, seconds.
+func fastestDecode(options []option) float64 {
+	fastest, known := 0.0, false
+	for _, o := range options {
+		if tbt := o.pool.Profile.TBT; len(tbt) > 0 && (!known || tbt.At(0) < fastest) {
+			fastest, known = tbt.At(0), true
+		}
+	}
+	return fastest
+}
+
+// base is what a request of the class takes on an idle replica, as far as the
+// choice of pool changes it: TTFT, and the decode time that a faster SKU would
+// save. A pool whose TBT is not known is taken to be as fast as the fastest.
+func base(c *fleet.Class, p *fleet.Profile, fastest float64) float64 {
+	seconds := c.Weights.TTFT * p.TTFT.At(0)
+	if len(p.TBT) == 0 {
+		return seconds
+	}
+	output := c.Tokens.Output
+	if c.Tokens == (fleet.Tokens{}) {
+		output = p.Reference.Output
+	}
+	return seconds + c.Weights.TBT*output*(p.TBT.At(0)-fastest)
+}

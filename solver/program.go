@@ -1,0 +1,115 @@
+package solver
+
+import (
+	"fmt"
+
+	"weir/solver/lp"
+)
+
+// program is a model's linear program and what its columns stand for.
+type program struct {
+	lp.Program
+	model *model
+	flows []flow
+	sheds []shed
+	fills []fill
+}
+
+// flow is a column of RPS from a stream to one of its options.
+type flow struct{ column, stream, option int }
+
+// shed is a column of refused RPS of a stream.
+type shed struct{ column, stream int }
+
+// fill is a column of work in one segment of a pool.
+type fill struct{ column, pool int }
+
+// newProgram states the model: one row per stream (its demand is served or
+// refused), one row per pool (its work fills its segments). Streams and pools
+// without a ready engine have no part in it.
+func newProgram(m *model) *program {
+	p := &program{model: m}
+	work := make([]int, len(m.pools)) // row by pool
+	for i, pool := range m.pools {
+		if pool.replicas > 0 {
+			work[i] = p.AddRow(0, 0)
+		}
+	}
+	for i, st := range m.streams {
+		if st.class.ready() {
+			demand := p.AddRow(st.demand, st.demand)
+			p.addFlows(i, demand, work)
+			p.addSheds(i, demand)
+		}
+	}
+	for i, pool := range m.pools {
+		p.addFills(pool, work[i])
+	}
+	return p
+}
+
+// addFlows prices churn without a row of its own: what stays where it was is one
+// column, cheaper by γ and bounded by the previous share; what comes is another,
+// dearer by γ.
+func (p *program) addFlows(i, demand int, work []int) {
+	st := p.model.streams[i]
+	for j, o := range st.options {
+		if !o.ready() {
+			continue
+		}
+		add := func(cost, upper float64) {
+			column := p.AddColumn(lp.Column{Cost: cost, Upper: upper, Entries: []lp.Entry{
+				{Row: demand, Value: 1}, {Row: work[o.pool.index], Value: o.work},
+			}})
+			p.flows = append(p.flows, flow{column, i, j})
+		}
+		cost := o.network + o.base
+		if st.previous == nil || st.previous.Admitted() <= 0 { // nobody is there to be moved
+			add(cost, st.demand)
+			continue
+		}
+		if share := st.previous.ShareOf(o.pool.ID); share > 0 {
+			add(cost-p.model.churn, share*st.demand)
+		}
+		add(cost+p.model.churn, st.demand)
+	}
+}
+
+func (p *program) addSheds(i, demand int) {
+	st := p.model.streams[i]
+	for j, fraction := range pieces {
+		column := p.AddColumn(lp.Column{
+			Cost:    st.class.shedPrice(j),
+			Upper:   fraction * st.demand,
+			Entries: []lp.Entry{{Row: demand, Value: 1}},
+		})
+		p.sheds = append(p.sheds, shed{column, i})
+	}
+}
+
+func (p *program) addFills(pool *pool, work int) {
+	for _, s := range pool.segments {
+		column := p.AddColumn(lp.Column{
+			Cost:    s.slope,
+			Upper:   s.width * pool.replicas,
+			Entries: []lp.Entry{{Row: work, Value: -1}},
+		})
+		p.fills = append(p.fills, fill{column, pool.index})
+	}
+}
+
+// solve solves the program and believes nothing of the answer unchecked. Without
+// a ready engine there is nothing to solve.
+func (p *program) solve(solve Solve) (*lp.Solution, error) {
+	if len(p.flows) == 0 {
+		return &lp.Solution{X: make([]float64, len(p.Columns)), ReducedCosts: make([]float64, len(p.Columns))}, nil
+	}
+	solution, err := solve(&p.Program)
+	if err != nil {
+		return nil, fmt.Errorf("no plan: %w", err)
+	}
+	if err := lp.Check(&p.Program, solution); err != nil {
+		return nil, fmt.Errorf("the solver's answer is wrong: %w", err)
+	}
+	return solution, nil
+}

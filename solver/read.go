@@ -1,0 +1,203 @@
+package solver
+
+import (
+	"slices"
+
+	"weir/fleet"
+	"weir/solver/lp"
+)
+
+// dust is the part of a stream's demand below which a rate is rounding.
+const dust = 1e-9
+
+// routing is a solution in the model's terms.
+type routing struct {
+	model  *model
+	rps    [][]float64 // by stream, by option
+	shed   []float64   // RPS by stream
+	work   []float64   // engine-seconds per second by pool
+	relief []float64   // by pool: seconds per second that a pool twice as large would save
+}
+
+// read takes the routing from a solution of the program. Each stream's rates are
+// cleared of rounding and add up to exactly what is admitted.
+func (p *program) read(s *lp.Solution) *routing {
+	m := p.model
+	r := &routing{
+		model:  m,
+		rps:    make([][]float64, len(m.streams)),
+		shed:   make([]float64, len(m.streams)),
+		work:   make([]float64, len(m.pools)),
+		relief: make([]float64, len(m.pools)),
+	}
+	for i, st := range m.streams {
+		r.rps[i] = make([]float64, len(st.options))
+	}
+	for _, f := range p.flows {
+		r.rps[f.stream][f.option] += s.X[f.column]
+	}
+	for _, c := range p.sheds {
+		r.shed[c.stream] += s.X[c.column]
+	}
+	for _, f := range p.fills {
+		if rise := -s.ReducedCosts[f.column]; rise > 0 {
+			r.relief[f.pool] += rise * p.Columns[f.column].Upper
+		}
+	}
+	for i := range m.streams {
+		r.settle(i)
+	}
+	r.load()
+	return r
+}
+
+// settle clears a stream's rates of rounding.
+func (r *routing) settle(i int) {
+	demand, rps := r.model.streams[i].demand, r.rps[i]
+	total := 0.0
+	for j := range rps {
+		if rps[j] < dust*demand {
+			rps[j] = 0
+		}
+		total += rps[j]
+	}
+	switch {
+	case total == 0, r.shed[i] > (1-dust)*demand:
+		r.shed[i] = demand
+		clear(rps)
+		return
+	case r.shed[i] < dust*demand:
+		r.shed[i] = 0
+	}
+	for j := range rps {
+		rps[j] *= (demand - r.shed[i]) / total
+	}
+}
+
+// load sums the work of every pool.
+func (r *routing) load() {
+	clear(r.work)
+	for i, st := range r.model.streams {
+		for j, o := range st.options {
+			r.work[o.pool.index] += o.work * r.rps[i][j]
+		}
+	}
+}
+
+// plan writes the routing as a plan.
+func (r *routing) plan() *fleet.Plan {
+	plan := &fleet.Plan{Status: fleet.Optimal, Why: r.why()}
+	if plan.Why != "" {
+		plan.Status = fleet.Shedding
+	}
+	var seconds, total float64
+	for i := range r.model.streams {
+		route := r.route(i)
+		for _, s := range route.Shares {
+			seconds += s.Rps * (s.NetworkSeconds + s.EngineSeconds)
+			total += s.Rps
+		}
+		plan.Routes = append(plan.Routes, route)
+	}
+	if total > 0 {
+		plan.MeanSeconds = seconds / total
+	}
+	plan.Pools = r.pools()
+	return plan
+}
+
+func (r *routing) route(i int) fleet.Route {
+	st := r.model.streams[i]
+	route := fleet.Route{
+		FrontEnd:  st.id.FrontEnd,
+		Class:     st.id.Class,
+		DemandRps: st.demand,
+		ShedRps:   r.shed[i],
+	}
+	for j, share := range r.shares(i) {
+		if share > 0 {
+			o := st.options[j]
+			route.Shares = append(route.Shares, fleet.Share{
+				Pool:           o.pool.ID,
+				Share:          share,
+				Rps:            r.rps[i][j],
+				NetworkSeconds: o.network,
+				EngineSeconds:  o.base + o.work*queueing(&o.pool.Profile, r.utilisation(o.pool)),
+			})
+		}
+	}
+	return route
+}
+
+// shares are a stream's shares by option. A stream that is refused wholly keeps
+// those it had, so that its engines stay listed; failing that, it is spread by
+// what the pools can do, over ready pools if there are any.
+func (r *routing) shares(i int) []float64 {
+	st := r.model.streams[i]
+	if shares := normalised(r.rps[i]); shares != nil {
+		return shares
+	}
+	had, can := make([]float64, len(st.options)), make([]float64, len(st.options))
+	for j, o := range st.options {
+		if st.class.ready() && !o.ready() {
+			continue
+		}
+		can[j] = float64(len(o.pool.Engines)) * o.pool.Profile.CapacityRps
+		if st.previous != nil {
+			had[j] = st.previous.ShareOf(o.pool.ID)
+		}
+	}
+	if shares := normalised(had); shares != nil {
+		return shares
+	}
+	return normalised(can)
+}
+
+// normalised returns the parts over their sum, or nil if that is 0.
+func normalised(parts []float64) []float64 {
+	sum := 0.0
+	for _, p := range parts {
+		sum += p
+	}
+	if sum <= 0 {
+		return nil
+	}
+	out := slices.Clone(parts)
+	for i := range out {
+		out[i] /= sum
+	}
+	return out
+}
+
+// utilisation is that of one of the pool's replicas; headroom is not taken off.
+func (r *routing) utilisation(p *pool) float64 {
+	if p.replicas == 0 {
+		return 0
+	}
+	return r.work[p.index] / p.replicas
+}
+
+func (r *routing) pools() []fleet.PoolPlan {
+	out := make([]fleet.PoolPlan, len(r.model.pools))
+	for i, p := range r.model.pools {
+		out[i].Pool = p.ID
+	}
+	for i, st := range r.model.streams {
+		for j, o := range st.options {
+			out[o.pool.index].Rps += r.rps[i][j]
+		}
+	}
+	for i, p := range r.model.pools {
+		if p.replicas == 0 {
+			continue
+		}
+		mean := 1 / p.Profile.CapacityRps
+		if out[i].Rps > 0 {
+			mean = r.work[i] / out[i].Rps
+		}
+		out[i].CapacityRps = p.capacity / mean
+		out[i].Utilisation = r.work[i] / p.capacity
+		out[i].PriceSeconds = r.relief[i] / out[i].CapacityRps
+	}
+	return out
+}

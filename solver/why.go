@@ -1,0 +1,81 @@
+package solver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/fleet"
+)
+
+// why says in an operator's words what is refused and for want of what; nothing
+// when all is admitted.
+func (r *routing) why() string {
+	var short, dead, homeless refusals
+	var full []string
+	for i, st := range r.model.streams {
+		switch {
+		case r.shed[i] == 0:
+		case !st.class.ready():
+			dead.add(st.id, st.demand)
+		default:
+			short.add(st.id, r.shed[i])
+			full = append(full, r.full(st)...)
+		}
+	}
+	for _, id := range r.model.homeless {
+		homeless.add(id, r.model.state.Demand[id].Rps)
+	}
+	var out []string
+	if short != nil {
+		slices.Sort(full)
+		full = slices.Compact(full)
+		out = append(out, fmt.Sprintf("capacity is short: refusing %v; full pools: %s", short, strings.Join(full, ", ")))
+	}
+	if dead != nil {
+		out = append(out, fmt.Sprintf("no engine is ready: refusing %v", dead))
+	}
+	if homeless != nil {
+		out = append(out, fmt.Sprintf("no eligible pool has an engine: refusing %v", homeless))
+	}
+	return strings.Join(out, "; ")
+}
+
+// full lists the pools of a stream that have no capacity left.
+func (r *routing) full(st *stream) []string {
+	var out []string
+	for _, o := range st.options {
+		if o.ready() && r.work[o.pool.index] >= o.pool.capacity*(1-1e-6) {
+			out = append(out, string(o.pool.ID))
+		}
+	}
+	return out
+}
+
+// refusals is RPS refused, class by class.
+type refusals []refusal
+
+type refusal struct {
+	class fleet.ClassID
+	rps   float64
+	at    []string // front-ends with their RPS
+}
+
+func (r *refusals) add(id fleet.Stream, rps float64) {
+	i := slices.IndexFunc(*r, func(x refusal) bool { return x.class == id.Class })
+	if i < 0 {
+		*r = append(*r, refusal{class: id.Class})
+		i = len(*r) - 1
+	}
+	x := &(*r)[i]
+	x.rps += rps
+	x.at = append(x.at, fmt.Sprintf("%s %.4g", id.FrontEnd, rps))
+}
+
+func (r refusals) String() string {
+	var out []string
+	for _, x := range r {
+		out = append(out, fmt.Sprintf("%.4g RPS of %s (%s)", x.rps, x.class, strings.Join(x.at, ", ")))
+	}
+	return strings.Join(out, ", ")
+}
