@@ -126,3 +126,15 @@ type PoolLoad struct {
 	Failed   uint64
 	InFlight uint64
 }
+
+// Declared is the state before anything was heard: the file's demand and network,
+// every engine taken as able to serve.
+func Declared(f *Fleet) *State {
+	s := &State{Fleet: f, Demand: map[Stream]Demand{}}
+	for _, fe := range f.FrontEnds {
+		for class, rps := range fe.Demand {
+			s.Demand[Stream{fe.ID, class}] = Demand{rps, SourceDeclared}
+		}
+	}
+	return s
+}
