@@ -1,0 +1,149 @@
+package extproc
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"weir/envoy"
+)
+
+// maxModelHeader bounds the model name that is sent on in a header, in bytes.
+const maxModelHeader = 256
+
+// reply is an answer to the headers or to the body: one of both is nil.
+type reply struct {
+	common    *extprocv3.CommonResponse
+	immediate *extprocv3.ImmediateResponse
+	metadata  *structpb.Struct
+}
+
+func pass() reply { return reply{common: &extprocv3.CommonResponse{}} }
+
+// admit tells Envoy where the request goes. The route is chosen again, as it
+// depends on the headers that are set here.
+func admit(d *decision) reply {
+	headers := []*corev3.HeaderValueOption{
+		header(envoy.HeaderAdmitted, []byte("1")),
+		header(envoy.HeaderPick, d.choice.first().pick),
+		header(envoy.HeaderAffinity, hex.AppendEncode(nil, binary.BigEndian.AppendUint64(nil, d.key.hash))),
+	}
+	if fitsHeader(d.model) {
+		headers = append(headers, header(envoy.HeaderModel, []byte(d.model)))
+	}
+	return reply{
+		common: &extprocv3.CommonResponse{
+			HeaderMutation:  &extprocv3.HeaderMutation{SetHeaders: headers},
+			ClearRouteCache: true,
+		},
+		metadata: next(d.choice.engines[1:d.choice.n]),
+	}
+}
+
+func header(name string, value []byte) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, RawValue: value},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
+}
+
+// fitsHeader says whether a model's name may stand in a header. One that may not
+// is in no rule either.
+func fitsHeader(model string) bool {
+	return model != "" && len(model) <= maxModelHeader &&
+		strings.IndexFunc(model, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+}
+
+// next lists the engines for further attempts, for Envoy's override_host.
+func next(engines []*engine) *structpb.Struct {
+	if len(engines) == 0 {
+		return nil
+	}
+	addresses := make([]string, len(engines))
+	for i, e := range engines {
+		addresses[i] = string(e.id)
+	}
+	list := structpb.NewStringValue(strings.Join(addresses, ","))
+	inner := &structpb.Struct{Fields: map[string]*structpb.Value{envoy.NextKey: list}}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{envoy.Namespace: structpb.NewStructValue(inner)}}
+}
+
+// refuse has Envoy answer the client.
+func refuse(r *refusal) reply {
+	headers := []*corev3.HeaderValueOption{header("content-type", []byte("application/json"))}
+	if r.retryAfterSeconds > 0 {
+		headers = append(headers, header("retry-after", strconv.AppendInt(nil, int64(r.retryAfterSeconds), 10)))
+	}
+	return reply{immediate: &extprocv3.ImmediateResponse{
+		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.status)},
+		Headers: &extprocv3.HeaderMutation{SetHeaders: headers},
+		Body:    r.body,
+		Details: r.details,
+	}}
+}
+
+// askForBody has Envoy send the body of this one request, whole.
+func askForBody() *extprocv3.ProcessingResponse {
+	out := onRequestHeaders(pass())
+	out.ModeOverride = &filterv3.ProcessingMode{
+		RequestBodyMode:     filterv3.ProcessingMode_BUFFERED,
+		ResponseHeaderMode:  filterv3.ProcessingMode_SKIP,
+		ResponseTrailerMode: filterv3.ProcessingMode_SEND,
+	}
+	return out
+}
+
+func onRequestHeaders(r reply) *extprocv3.ProcessingResponse {
+	if r.immediate != nil {
+		return immediately(r.immediate)
+	}
+	return &extprocv3.ProcessingResponse{
+		DynamicMetadata: r.metadata,
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{
+			RequestHeaders: &extprocv3.HeadersResponse{Response: r.common},
+		},
+	}
+}
+
+func onRequestBody(r reply) *extprocv3.ProcessingResponse {
+	if r.immediate != nil {
+		return immediately(r.immediate)
+	}
+	return &extprocv3.ProcessingResponse{
+		DynamicMetadata: r.metadata,
+		Response: &extprocv3.ProcessingResponse_RequestBody{
+			RequestBody: &extprocv3.BodyResponse{Response: r.common},
+		},
+	}
+}
+
+func immediately(m *extprocv3.ImmediateResponse) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: m}}
+}
+
+// empty answers a message of any kind with its own kind, changing nothing.
+func empty(m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
+	out := &extprocv3.ProcessingResponse{}
+	switch m.Request.(type) {
+	case *extprocv3.ProcessingRequest_RequestHeaders:
+		return onRequestHeaders(pass())
+	case *extprocv3.ProcessingRequest_RequestBody:
+		return onRequestBody(pass())
+	case *extprocv3.ProcessingRequest_RequestTrailers:
+		out.Response = &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}
+	case *extprocv3.ProcessingRequest_ResponseHeaders:
+		out.Response = &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}
+	case *extprocv3.ProcessingRequest_ResponseBody:
+		out.Response = &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: &extprocv3.BodyResponse{}}
+	case *extprocv3.ProcessingRequest_ResponseTrailers:
+		out.Response = &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}
+	}
+	return out
+}

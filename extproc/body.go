@@ -1,0 +1,172 @@
+package extproc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// facts is what is read of a body. Of all but the model there are hashes only,
+// 0 where there is nothing.
+type facts struct {
+	model       string
+	names       []uint64 // of conversations, by wanted field
+	fingerprint uint64
+}
+
+func (f *facts) name(field int) uint64 {
+	if field < len(f.names) {
+		return f.names[field]
+	}
+	return 0
+}
+
+// parser reads one body. It goes through all of it, so that the body is known to
+// be valid and to repeat no key, and holds no more than one string at a time.
+type parser struct {
+	dec    *jsontext.Decoder
+	wanted *wanted
+	facts  facts
+	print  fingerprint
+	text   []byte // of the last string that had escapes
+}
+
+// read returns what is wanted of a JSON body. A body without a model still
+// tells the rest.
+func (w *wanted) read(body io.Reader) (facts, error) {
+	p := parser{
+		dec:    jsontext.NewDecoder(body, jsontext.AllowInvalidUTF8(true)),
+		wanted: w,
+		facts:  facts{names: make([]uint64, w.fields)},
+	}
+	if err := p.body(); err != nil {
+		return facts{}, plain(err)
+	}
+	if w.fingerprint {
+		p.facts.fingerprint = p.print.sum(p.facts.model)
+	}
+	if p.facts.model == "" {
+		return p.facts, errNoModel
+	}
+	return p.facts, nil
+}
+
+// plain words a parser's error without quoting the body.
+func plain(err error) error {
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return errDuplicate
+	case errors.As(err, &syntax):
+		return fmt.Errorf("%w at byte %d", errSyntax, syntax.ByteOffset)
+	case errors.Is(err, errNotObject):
+		return errNotObject
+	}
+	return errSyntax
+}
+
+func (p *parser) body() error {
+	if k := p.dec.PeekKind(); k != '{' && k != jsontext.KindInvalid {
+		return errNotObject
+	}
+	if err := p.object(p.topLevel); err != nil {
+		return err
+	}
+	if _, err := p.dec.ReadToken(); err != io.EOF {
+		return errSyntax // something follows the object
+	}
+	return nil
+}
+
+func (p *parser) topLevel(name []byte) error {
+	if string(name) == "model" {
+		return p.model()
+	}
+	if f := p.wanted.tree.under[string(name)]; f != nil {
+		return p.field(f)
+	}
+	if part, ok := fingerprintParts[string(name)]; ok && p.wanted.fingerprint {
+		return p.part(part)
+	}
+	return p.dec.SkipValue()
+}
+
+func (p *parser) model() error {
+	if p.dec.PeekKind() != '"' {
+		return p.dec.SkipValue()
+	}
+	name, err := p.string()
+	p.facts.model = string(name)
+	return err
+}
+
+// field reads a value that names the conversation, or has members that do.
+func (p *parser) field(f *field) error {
+	switch p.dec.PeekKind() {
+	case '"':
+		value, err := p.string()
+		if value = conversation(f.path, value); err == nil && len(value) > 0 {
+			f.set(p.facts.names, hashOfName(value))
+		}
+		return err
+	case '{':
+		return p.object(func(name []byte) error {
+			if next := f.under[string(name)]; next != nil {
+				return p.field(next)
+			}
+			return p.dec.SkipValue()
+		})
+	}
+	return p.dec.SkipValue()
+}
+
+// object reads the object that is next; member reads the value behind each name.
+// The name is good until then.
+func (p *parser) object(member func(name []byte) error) error {
+	if _, err := p.dec.ReadToken(); err != nil {
+		return err
+	}
+	for p.dec.PeekKind() != '}' {
+		name, err := p.string()
+		if err == nil {
+			err = member(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := p.dec.ReadToken()
+	return err
+}
+
+// array reads the array that is next; element reads each value.
+func (p *parser) array(element func() error) error {
+	if _, err := p.dec.ReadToken(); err != nil {
+		return err
+	}
+	for p.dec.PeekKind() != ']' {
+		if err := element(); err != nil {
+			return err
+		}
+	}
+	_, err := p.dec.ReadToken()
+	return err
+}
+
+// string reads the string that is next. It is good until the next read.
+func (p *parser) string() ([]byte, error) {
+	raw, err := p.dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], nil
+	}
+	// The decoder has accepted the string, so that an error can only be one of
+	// UTF-8, which is let pass.
+	p.text, _ = jsontext.AppendUnquote(p.text[:0], raw)
+	return p.text, nil
+}

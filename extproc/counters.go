@@ -1,0 +1,83 @@
+package extproc
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+// Counters count what the server did since it began. Every request that is not
+// passed through is in exactly one of the first five.
+type Counters struct {
+	Admitted     atomic.Uint64
+	Shed         atomic.Uint64
+	NoEngine     atomic.Uint64 // no engine of the class is ready
+	UnknownModel atomic.Uint64 // no class for that model
+	Unreadable   atomic.Uint64 // no model can be read, and no class is named for that
+
+	PassedThrough atomic.Uint64 // requests without a body that no class matches
+	StreamFaults  atomic.Uint64
+
+	// Where the keys of requests that belong to a class came from.
+	KeyHeader, KeyBody, KeyFingerprint, KeyRandom atomic.Uint64
+
+	// Why a body told no model, whatever was done about it.
+	ContentType, Encoding, TooLarge, Syntax, NotObject, NoModel, Duplicate atomic.Uint64
+}
+
+func (c *Counters) count(d *decision, unread error) {
+	c.ofDecision(d).Add(1)
+	if d.class != nil {
+		c.ofKey(d.key.from).Add(1)
+	}
+	if unread != nil {
+		c.ofUnread(unread).Add(1)
+	}
+}
+
+func (c *Counters) ofDecision(d *decision) *atomic.Uint64 {
+	if d.refusal == nil {
+		return &c.Admitted
+	}
+	switch d.refusal.reason {
+	case reasonShed:
+		return &c.Shed
+	case reasonNoEngine:
+		return &c.NoEngine
+	case reasonUnknownModel:
+		return &c.UnknownModel
+	default:
+		return &c.Unreadable
+	}
+}
+
+func (c *Counters) ofKey(from origin) *atomic.Uint64 {
+	switch from {
+	case fromHeader:
+		return &c.KeyHeader
+	case fromBody:
+		return &c.KeyBody
+	case fromFingerprint:
+		return &c.KeyFingerprint
+	default:
+		return &c.KeyRandom
+	}
+}
+
+func (c *Counters) ofUnread(err error) *atomic.Uint64 {
+	switch {
+	case errors.Is(err, errContentType):
+		return &c.ContentType
+	case errors.Is(err, errEncoding):
+		return &c.Encoding
+	case errors.Is(err, errTooLarge):
+		return &c.TooLarge
+	case errors.Is(err, errNotObject):
+		return &c.NotObject
+	case errors.Is(err, errNoModel):
+		return &c.NoModel
+	case errors.Is(err, errDuplicate):
+		return &c.Duplicate
+	default:
+		return &c.Syntax
+	}
+}

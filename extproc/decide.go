@@ -1,0 +1,50 @@
+package extproc
+
+import "errors"
+
+// decision is what becomes of a request.
+type decision struct {
+	class   *class // nil: it belongs to none
+	model   string // empty: not read
+	key     affinity
+	choice  choice
+	refusal *refusal // nil: it is let in
+}
+
+// decide says where a request belongs and whether it may enter, from its headers,
+// what was read of its body and why no more was (nil: nothing more was needed).
+func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
+	d := decision{model: f.model}
+	if errors.Is(unread, errDuplicate) {
+		d.refusal = badRequest(unread)
+		return d
+	}
+	d.class = t.classOf(h, f.model)
+	if d.class == nil && f.model == "" {
+		d.class = t.unreadable
+	}
+	if d.class == nil {
+		d.refusal = unknown(f.model, unread)
+		return d
+	}
+	d.key = d.class.keyOf(h, &f, random)
+	d.choice = d.class.choose(d.key.hash)
+	switch {
+	case d.choice.n == 0:
+		d.refusal = noEngine()
+	case !d.class.admits(d.key.hash):
+		d.refusal = shed(d.key.hash)
+	}
+	return d
+}
+
+func unknown(model string, unread error) *refusal {
+	if model == "" {
+		return badRequest(unread)
+	}
+	return noSuchModel(model)
+}
+
+// admits says whether a conversation is in the admitted fraction: the same ones
+// every time, and more of the same as the fraction rises.
+func (c *class) admits(key uint64) bool { return unit(mix(key^c.salt)) < c.admitted }

@@ -1,0 +1,87 @@
+package extproc
+
+import (
+	"errors"
+	"unicode/utf8"
+
+	"weir/envoy"
+)
+
+// Why a body tells no model. The words complete "the request names no model that
+// can be read: …".
+var (
+	errContentType = errors.New("its content-type is not application/json")
+	errEncoding    = errors.New("its content-encoding is not gzip or none, or is broken")
+	errTooLarge    = errors.New("its content grows too large when it is decompressed")
+	errSyntax      = errors.New("its body is not valid JSON")
+	errNotObject   = errors.New("its body is not a JSON object")
+	errNoModel     = errors.New(`its body has no string "model"`)
+	errDuplicate   = errors.New("its body has an object with a repeated key")
+)
+
+// maxEcho bounds what a refusal repeats of a client's own words, in bytes.
+const maxEcho = 120
+
+// refusal is an answer that Envoy gives in an engine's stead.
+type refusal struct {
+	status            uint32
+	retryAfterSeconds int // 0: none said
+	body              []byte
+	details           string // for access logs
+	reason            reason
+}
+
+// reason tells the refusals apart.
+type reason int
+
+const (
+	reasonUnreadable reason = iota
+	reasonUnknownModel
+	reasonNoEngine
+	reasonShed
+)
+
+func badRequest(why error) *refusal {
+	message := "the request names no model that can be read: " + why.Error()
+	return &refusal{
+		status: 400, reason: reasonUnreadable, details: "weir_unreadable",
+		body: envoy.OpenAIError(message, "invalid_request_error", "model_unreadable"),
+	}
+}
+
+func noSuchModel(model string) *refusal {
+	message := "the model `" + clip(model) + "` is not served here, or not at this path: GET /v1/models lists the models"
+	return &refusal{
+		status: 404, reason: reasonUnknownModel, details: "weir_unknown_model",
+		body: envoy.OpenAIError(message, "invalid_request_error", "model_not_found"),
+	}
+}
+
+func noEngine() *refusal {
+	return &refusal{
+		status: 503, reason: reasonNoEngine, details: "weir_no_engine",
+		body: envoy.OpenAIError("no engine serves this class of requests at the moment", "server_error", "no_engine"),
+	}
+}
+
+// shed asks the client to come back in 5 to 9 seconds: long enough for a few
+// plans, and not all clients at once.
+func shed(key uint64) *refusal {
+	return &refusal{
+		status: 429, reason: reasonShed, details: "weir_shed",
+		retryAfterSeconds: 5 + int(mix(key)%5),
+		body:              envoy.OpenAIError("capacity is short: retry later", "rate_limit_error", "overloaded"),
+	}
+}
+
+// clip shortens s to maxEcho bytes at a character's end.
+func clip(s string) string {
+	if len(s) <= maxEcho {
+		return s
+	}
+	n := maxEcho
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

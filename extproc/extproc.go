@@ -1,0 +1,205 @@
+// Package extproc answers one question for each request: which engine does it
+// belong to, and may it enter?
+//
+// A [Table] is the pure part: built once from a [fleet.View], never changed, and
+// the same on every replica, so that all of them send one conversation to one
+// engine. A [Server] speaks Envoy's external processing protocol over the current
+// table. It reads of a request what it must and no more: headers where they
+// decide, else the body, which it scans but never changes, keeps or logs.
+//
+// Nothing here is needed for Envoy to forward: a dead or late Server leaves
+// Envoy with the plan's weights.
+package extproc
+
+import (
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"weir/fleet"
+)
+
+// MaxMessage bounds one message from Envoy, in bytes: the largest body limit that
+// a fleet can use is a little less.
+const MaxMessage = 256 << 20
+
+// Server decides for every request of the Envoys beside it. It serves once
+// [Server.Swap] has given it a table; until then its health is NOT_SERVING and
+// Envoy goes on without it.
+type Server struct {
+	extprocv3.UnimplementedExternalProcessorServer
+
+	table    atomic.Pointer[Table]
+	health   *health.Server
+	ledger   ledger
+	counters Counters
+	log      *zap.Logger
+}
+
+// New returns a server without a table.
+func New(log *zap.Logger) *Server {
+	s := &Server{health: health.NewServer(), ledger: newLedger(), log: log}
+	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	return s
+}
+
+// ServerOptions are what the gRPC server must be made with: bodies come in one
+// message, and every request in flight at Envoy holds a stream.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(MaxMessage),
+		grpc.MaxConcurrentStreams(math.MaxUint32),
+		grpc.InitialWindowSize(1 << 20),
+		grpc.InitialConnWindowSize(16 << 20),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	}
+}
+
+// Register adds the external processor and the health service to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	extprocv3.RegisterExternalProcessorServer(r, s)
+	healthv1.RegisterHealthServer(r, s.health)
+}
+
+// Swap makes t the table of all requests that begin from here on. Those under
+// way keep theirs, and no count is lost.
+func (s *Server) Swap(t *Table) {
+	if s.table.Swap(t) == nil {
+		s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
+	}
+}
+
+// Drain reports NOT_SERVING from here on, so that Envoy asks no more. Requests
+// under way are still answered.
+func (s *Server) Drain() { s.health.Shutdown() }
+
+// Take returns what was counted since it was last called, by class, and begins
+// anew. A class without an entry was idle.
+func (s *Server) Take() []fleet.ClassLoad { return s.ledger.take() }
+
+// InFlight returns how many admitted requests of a class are open whose first
+// choice was that engine.
+func (s *Server) InFlight(c fleet.ClassID, e fleet.EngineID) int { return s.ledger.inFlight(c, e) }
+
+// Counters returns the live counters, which only ever rise.
+func (s *Server) Counters() *Counters { return &s.counters }
+
+// exchange is one request on its stream.
+type exchange struct {
+	table *Table
+	head  head
+	phase phase
+	class fleet.ClassID  // where it was admitted to
+	pick  fleet.EngineID // empty: nowhere
+}
+
+// phase is how far an exchange has come.
+type phase int
+
+const (
+	fresh phase = iota
+	awaitingBody
+	settled
+)
+
+// Process decides for one request. Envoy keeps the stream open until the request
+// ends, which is how requests in flight are counted.
+func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	x := exchange{table: s.table.Load()}
+	if x.table == nil {
+		return status.Error(codes.Unavailable, "no table yet: the control plane has not been heard")
+	}
+	defer func() { s.leave(&x) }()
+	for {
+		m, err := stream.Recv()
+		if err == nil {
+			err = stream.Send(s.answer(&x, m))
+		}
+		if err != nil {
+			return s.ended(err)
+		}
+	}
+}
+
+// ended tells the usual ends of a stream from faults.
+func (s *Server) ended(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), status.Code(err) == codes.Canceled:
+		return nil
+	default:
+		s.counters.StreamFaults.Add(1)
+		s.log.Debug("stream failed", zap.Error(err))
+		return err
+	}
+}
+
+// answer replies to one message. What needs no decision is waved through.
+func (s *Server) answer(x *exchange, m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
+	switch m := m.Request.(type) {
+	case *extprocv3.ProcessingRequest_RequestHeaders:
+		if x.phase == fresh {
+			return s.onHeaders(x, m.RequestHeaders)
+		}
+	case *extprocv3.ProcessingRequest_RequestBody:
+		if x.phase == awaitingBody {
+			return s.onBody(x, m.RequestBody.GetBody())
+		}
+	}
+	return empty(m)
+}
+
+func (s *Server) onHeaders(x *exchange, m *extprocv3.HttpHeaders) *extprocv3.ProcessingResponse {
+	x.head = newHead(m)
+	switch x.table.need(&x.head) {
+	case nothing:
+		x.phase = settled
+		s.counters.PassedThrough.Add(1)
+		return onRequestHeaders(pass())
+	case theBody:
+		if err := x.head.inspectable(); err != nil {
+			return onRequestHeaders(s.settle(x, facts{}, err))
+		}
+		x.phase = awaitingBody
+		return askForBody()
+	default:
+		return onRequestHeaders(s.settle(x, facts{}, nil))
+	}
+}
+
+func (s *Server) onBody(x *exchange, body []byte) *extprocv3.ProcessingResponse {
+	f, err := x.table.read(&x.head, body)
+	return onRequestBody(s.settle(x, f, err))
+}
+
+// settle decides, counts the decision and words it. What the exchange holds is
+// let go of: a stream may stay open for minutes after.
+func (s *Server) settle(x *exchange, f facts, err error) reply {
+	d := x.table.decide(&x.head, f, err, rand.Uint64())
+	s.counters.count(&d, err)
+	s.ledger.arrive(&d, x.head.clientRetry())
+	*x = exchange{phase: settled}
+	if d.refusal != nil {
+		return refuse(d.refusal)
+	}
+	x.class, x.pick = d.class.id, d.choice.first().id
+	s.ledger.enter(x.class, x.pick)
+	return admit(&d)
+}
+
+func (s *Server) leave(x *exchange) {
+	if x.pick != "" {
+		s.ledger.leave(x.class, x.pick)
+	}
+}

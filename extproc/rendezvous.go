@@ -1,0 +1,91 @@
+package extproc
+
+import "math"
+
+// attempts is how many engines a choice names: the first, and one for each retry
+// that Envoy may make, with one to spare for an engine that has just gone.
+const attempts = 4
+
+// noShare is the weight of a pool that the plan gives no share: so little that it
+// never comes before a pool that has one, and is still there when none is.
+const noShare = 1e-30
+
+// choice is where a request may go, the best first. There may be none.
+type choice struct {
+	engines [attempts]*engine
+	n       int
+}
+
+func (c *choice) first() *engine { return c.engines[0] }
+
+func (c *choice) add(e *engine) {
+	if c.n < attempts {
+		c.engines[c.n] = e
+		c.n++
+	}
+}
+
+// choose picks a pool by weighted rendezvous, then an engine inside it; then, for
+// retries, the best engine of each further pool, then the others of the first.
+// Every replica chooses alike, and a change of weights moves no more than it must.
+func (c *class) choose(key uint64) choice {
+	var out choice
+	var pools ranking[pool]
+	for i := range c.pools {
+		p := &c.pools[i]
+		pools.add(p, score(p.weight, key, p.hash))
+	}
+	if pools.n == 0 {
+		return out
+	}
+	home := pools.best[0].rank(key)
+	out.add(home.best[0])
+	for _, p := range pools.best[1:pools.n] {
+		next := p.rank(key)
+		out.add(next.best[0])
+	}
+	for _, e := range home.best[1:home.n] {
+		out.add(e)
+	}
+	return out
+}
+
+// rank orders the engines of a pool for a key. They weigh alike; what is to make
+// an engine less likely multiplies its weight here.
+func (p *pool) rank(key uint64) ranking[engine] {
+	var r ranking[engine]
+	for i := range p.engines {
+		r.add(&p.engines[i], score(1, key, p.engines[i].hash))
+	}
+	return r
+}
+
+// score is a candidate's claim on a key. The highest of independent scores falls
+// to each candidate in proportion to its weight.
+func score(weight float64, key, candidate uint64) float64 {
+	return weight / -math.Log(unit(mix(key^candidate)))
+}
+
+// ranking keeps the candidates with the highest scores, the highest first; of
+// equal ones the earlier.
+type ranking[T any] struct {
+	best  [attempts]*T
+	score [attempts]float64
+	n     int
+}
+
+func (r *ranking[T]) add(candidate *T, score float64) {
+	i := r.n
+	if i == attempts {
+		i--
+		if score <= r.score[i] {
+			return
+		}
+	} else {
+		r.n++
+	}
+	for ; i > 0 && r.score[i-1] < score; i-- {
+		r.best[i], r.score[i] = r.best[i-1], r.score[i-1]
+	}
+	r.best[i], r.score[i] = candidate, score
+}

@@ -1,0 +1,152 @@
+package extproc
+
+import (
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"weir/fleet"
+)
+
+// retryCount is how the clients' SDKs say that a request is asked again.
+const retryCount = "x-stainless-retry-count"
+
+// route sends what matches a rule to a class, as the Envoy route of that rule does.
+type route struct {
+	rule  fleet.Rule
+	class *class
+}
+
+// head is what the headers of a request say.
+type head struct {
+	fields   []*corev3.HeaderValue
+	host     string
+	path     string // without query
+	bodyless bool
+}
+
+func newHead(m *extprocv3.HttpHeaders) head {
+	h := head{fields: m.GetHeaders().GetHeaders()}
+	h.host, _ = h.value(":authority")
+	path, _ := h.value(":path")
+	if i := strings.IndexAny(path, "?#"); i >= 0 {
+		path = path[:i]
+	}
+	h.path = path
+	method, _ := h.value(":method")
+	h.bodyless = m.GetEndOfStream() || method == "GET" || method == "HEAD"
+	return h
+}
+
+// value returns a header's value; several of one name are joined as Envoy joins
+// them to match.
+func (h *head) value(name string) (value string, ok bool) {
+	for _, f := range h.fields {
+		switch {
+		case f.GetKey() != name:
+		case ok:
+			value += "," + text(f)
+		default:
+			value, ok = text(f), true
+		}
+	}
+	return value, ok
+}
+
+func text(f *corev3.HeaderValue) string {
+	if len(f.GetRawValue()) > 0 {
+		return string(f.GetRawValue())
+	}
+	return f.GetValue()
+}
+
+// clientRetry says whether the client has asked this before.
+func (h *head) clientRetry() bool {
+	n, ok := h.value(retryCount)
+	return ok && n != "" && n != "0"
+}
+
+// matches evaluates all of a rule but its model.
+func (r *route) matches(h *head) bool {
+	return onHost(r.rule.Host, h.host) && r.onPath(h.path) && r.onHeaders(h)
+}
+
+func (r *route) onPath(path string) bool {
+	if r.rule.Exact {
+		return path == r.rule.Path
+	}
+	return strings.HasPrefix(path, r.rule.Path)
+}
+
+func (r *route) onHeaders(h *head) bool {
+	for _, want := range r.rule.Headers {
+		if got, ok := h.value(want.Name); !ok || got != want.Value {
+			return false
+		}
+	}
+	return true
+}
+
+// onHost compares a rule's host with an authority, whose port does not count.
+func onHost(host, authority string) bool {
+	if host == "" {
+		return true
+	}
+	n := len(host)
+	return len(authority) >= n && strings.EqualFold(authority[:n], host) && isPort(authority[n:])
+}
+
+func isPort(s string) bool {
+	if s == "" {
+		return true
+	}
+	digits, ok := strings.CutPrefix(s, ":")
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// classOf returns the class of the first route that matches, nil for none. An
+// empty model is one that is not known: it matches the rules that name none.
+func (t *Table) classOf(h *head, model string) *class {
+	for i := range t.routes {
+		r := &t.routes[i]
+		if (r.rule.Model == "" || r.rule.Model == model) && r.matches(h) {
+			return r.class
+		}
+	}
+	return nil
+}
+
+// candidate returns the first route that matches for some model, nil for none.
+func (t *Table) candidate(h *head) *route {
+	for i := range t.routes {
+		if t.routes[i].matches(h) {
+			return &t.routes[i]
+		}
+	}
+	return nil
+}
+
+// need is what must be read to decide about a request.
+type need int
+
+const (
+	nothing    need = iota // it is no class's business: Envoy answers by itself
+	theHeaders             // they decide
+	theBody
+)
+
+// need says what a request with these headers needs. The headers decide the class
+// where the first candidate asks for no model.
+func (t *Table) need(h *head) need {
+	if h.bodyless {
+		if t.classOf(h, "") == nil {
+			return nothing
+		}
+		return theHeaders
+	}
+	if r := t.candidate(h); r == nil || r.rule.Model != "" || r.class.needsBody(h) {
+		return theBody
+	}
+	return theHeaders
+}
