@@ -1,0 +1,72 @@
+package signals
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+
+	"weir/fleet"
+)
+
+// newClient returns a client of its own for a pool's engines. It follows no
+// redirect, since only the engine itself can say that it is ready, and no proxy.
+func newClient(t *fleet.TLS) (client *http.Client, scheme string, err error) {
+	transport := &http.Transport{
+		MaxIdleConnsPerHost:    1,
+		IdleConnTimeout:        10 * probeInterval,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxProbeBody,
+	}
+	scheme = "http"
+	if t != nil {
+		scheme = "https"
+		if transport.TLSClientConfig, err = tlsConfig(t); err != nil {
+			return nil, "", err
+		}
+	}
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, scheme, nil
+}
+
+// tlsConfig judges an engine's certificate as Envoy does: against the CA file or
+// the machine's roots, and by name only where the fleet file gives one.
+func tlsConfig(t *fleet.TLS) (*tls.Config, error) {
+	c := &tls.Config{ServerName: t.SNI}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read CA certificates: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read CA certificates: no certificate in %q", t.CAFile)
+		}
+	}
+	if t.SNI == "" {
+		c.InsecureSkipVerify = true // the name only: the chain is verified below
+		c.VerifyConnection = verifyChain(c.RootCAs)
+	}
+	if t.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read client certificate: %w", err)
+		}
+		c.Certificates = []tls.Certificate{cert}
+	}
+	return c, nil
+}
+
+func verifyChain(roots *x509.CertPool) func(tls.ConnectionState) error {
+	return func(s tls.ConnectionState) error {
+		options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+		for _, c := range s.PeerCertificates[1:] {
+			options.Intermediates.AddCert(c)
+		}
+		_, err := s.PeerCertificates[0].Verify(options)
+		return err
+	}
+}

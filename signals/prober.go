@@ -1,0 +1,185 @@
+package signals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/fleet"
+)
+
+const (
+	probeInterval = time.Second
+	probeTimeout  = time.Second
+	// maxProbes bounds the probes in flight, so that a fleet that hangs does not
+	// exhaust file descriptors.
+	maxProbes = 256
+	// maxProbeBody is what is read of an answer so that its connection can be
+	// used again; a longer answer costs a new connection.
+	maxProbeBody = 64 << 10
+)
+
+// Prober asks every engine of the fleet for its health once a second.
+type Prober struct {
+	log    *zap.Logger
+	report func(Probe)
+	fleets chan *fleet.Fleet // holds the fleet to probe next
+	slots  chan struct{}
+}
+
+// NewProber returns a prober of a fleet's engines. It calls report for each
+// outcome, from many goroutines at once; report must not block.
+func NewProber(log *zap.Logger, f *fleet.Fleet, report func(Probe)) *Prober {
+	p := &Prober{
+		log:    log,
+		report: report,
+		fleets: make(chan *fleet.Fleet, 1),
+		slots:  make(chan struct{}, maxProbes),
+	}
+	p.SetFleet(f)
+	return p
+}
+
+// SetFleet replaces the fleet that is probed. It does not block; call it from
+// one goroutine at a time.
+func (p *Prober) SetFleet(f *fleet.Fleet) {
+	select {
+	case <-p.fleets:
+	default:
+	}
+	p.fleets <- f
+}
+
+// Run probes until ctx ends, and then returns nil.
+func (p *Prober) Run(ctx context.Context) error {
+	stop := func() {}
+	defer func() { stop() }()
+	for {
+		select {
+		case f := <-p.fleets:
+			stop()
+			stop = p.watchFleet(ctx, f)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watchFleet starts the probes of a fleet; stop ends them and waits for it.
+func (p *Prober) watchFleet(ctx context.Context, f *fleet.Fleet) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	var clients []*http.Client
+	for i := range f.Pools {
+		pool := &f.Pools[i]
+		client, scheme, err := newClient(pool.TLS)
+		if err != nil {
+			p.log.Warn("pool cannot be probed, its engines stay unknown; make its TLS files readable here as well",
+				zap.String("pool", string(pool.ID)), zap.Error(err))
+			continue
+		}
+		clients = append(clients, client)
+		for _, id := range pool.Engines {
+			t := target{pool.ID, id, scheme + "://" + string(id) + f.Options.HealthPath, client}
+			watches.Go(func() { p.watch(ctx, t) })
+		}
+	}
+	return func() {
+		cancel()
+		watches.Wait()
+		for _, c := range clients {
+			c.CloseIdleConnections()
+		}
+	}
+}
+
+// target is one engine to probe.
+type target struct {
+	pool   fleet.PoolID
+	engine fleet.EngineID
+	url    string
+	client *http.Client
+}
+
+// watch probes one engine each second, give or take a tenth so that the probes
+// of many engines do not fall into step.
+func (p *Prober) watch(ctx context.Context, t target) {
+	timer := time.NewTimer(rand.N(probeInterval / 5))
+	defer timer.Stop()
+	last := "never probed"
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(probeInterval - probeInterval/10 + rand.N(probeInterval/5))
+		err := p.probe(ctx, t)
+		if ctx.Err() != nil {
+			return // the probe was cut short and says nothing
+		}
+		p.report(Probe{Pool: t.pool, Engine: t.engine, Err: err})
+		last = p.logChange(t, last, err)
+	}
+}
+
+// logChange logs an outcome that differs from the last.
+func (p *Prober) logChange(t target, last string, err error) string {
+	outcome := "ready"
+	if err != nil {
+		outcome = err.Error()
+	}
+	if outcome != last {
+		p.log.Info("probe", zap.String("pool", string(t.pool)), zap.String("engine", string(t.engine)),
+			zap.String("outcome", outcome))
+	}
+	return outcome
+}
+
+// probe returns nil if the engine answers 200 in time.
+func (p *Prober) probe(ctx context.Context, t target) error {
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("User-Agent", "weir")
+	resp, err := t.client.Do(req)
+	if err != nil {
+		return reason(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("health check answered %d, want 200", resp.StatusCode)
+	}
+	if _, e := io.CopyN(io.Discard, resp.Body, maxProbeBody); err == nil && e != nil && e != io.EOF {
+		err = reason(e)
+	}
+	return err
+}
+
+// reason strips the URL, which every reader knows, and says what a deadline means.
+func reason(err error) error {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		err = u.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %s: %w", probeTimeout, err)
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+package signals
+
+import (
+	"time"
+
+	"weir/fleet"
+)
+
+const (
+	// verdictProbes is how many probes in a row overturn a verdict.
+	verdictProbes = 2
+	// answerCounts is how long requests that a pool answered outvote probes.
+	answerCounts = 5 * time.Second
+)
+
+// pool is what probes and traffic say of a pool's engines.
+type pool struct {
+	engines  map[fleet.EngineID]*engine
+	answered time.Time // when a front-end last reported answered requests
+}
+
+// engine is what its probes said.
+type engine struct {
+	verdict fleet.Readiness
+	against int // probes in a row that contradict the verdict
+}
+
+func (e *engine) observe(err error) {
+	outcome := fleet.Ready
+	if err != nil {
+		outcome = fleet.Unready
+	}
+	switch {
+	case e.verdict == fleet.Unknown:
+		e.verdict = outcome
+	case e.verdict == outcome:
+		e.against = 0
+	default:
+		e.against++
+	}
+}
+
+// failing says whether the last probe failed.
+func (e *engine) failing() bool {
+	return e.verdict == fleet.Unready && e.against == 0 || e.verdict == fleet.Ready && e.against > 0
+}
+
+// settle overturns the verdict where probes demand it. Doubt keeps a ready
+// engine ready.
+func (e *engine) settle(doubt bool) fleet.Readiness {
+	if e.against >= verdictProbes && !(doubt && e.verdict == fleet.Ready) {
+		e.verdict = fleet.Ready + fleet.Unready - e.verdict
+		e.against = 0
+	}
+	return e.verdict
+}
+
+// doubted says whether the probes are contradicted by traffic. It is asked for a
+// pool as a whole, because load reports do not tell its engines apart: they can
+// contradict that all are dead, not that one is.
+func (p *pool) doubted(now time.Time) bool {
+	if now.Sub(p.answered) > answerCounts || len(p.engines) == 0 {
+		return false
+	}
+	condemned := false
+	for _, e := range p.engines {
+		if !e.failing() {
+			return false
+		}
+		condemned = condemned || e.verdict == fleet.Ready && e.against >= verdictProbes
+	}
+	return condemned
+}
+
+func (p *pool) state(now time.Time) (st fleet.PoolState, doubted bool) {
+	doubted = p.doubted(now)
+	st.Engines = make(map[fleet.EngineID]fleet.Readiness, len(p.engines))
+	for id, e := range p.engines {
+		st.Engines[id] = e.settle(doubted)
+	}
+	return st, doubted
+}
+
+// answers takes the load that an Envoy reports as evidence: pools where requests
+// ended well. Issued requests that neither failed nor ended prove nothing, since
+// an engine that hangs takes requests too.
+func (n *node) answers(r fleet.LoadReport, answered func(fleet.PoolID)) {
+	inFlight := map[route]uint64{}
+	for _, c := range r.Classes {
+		for _, l := range c.Pools {
+			way := route{c.Class, l.Pool}
+			inFlight[way] = l.InFlight
+			if l.Issued+n.inFlight[way] > l.InFlight+l.Failed {
+				answered(l.Pool)
+			}
+		}
+	}
+	n.inFlight = inFlight
+}

@@ -1,0 +1,197 @@
+package signals
+
+import (
+	"time"
+
+	"weir/fleet"
+)
+
+const (
+	// maxInterval and maxRps bound what a report may say and be believed; the
+	// first is beyond any reporting interval, the second beyond any Envoy.
+	maxInterval = time.Hour
+	maxRps      = 1e6
+	maxInFlight = 1e9
+)
+
+// Tracker holds beliefs and brings them up to date. It belongs to one goroutine,
+// save its Counters.
+type Tracker struct {
+	Counters Counters
+
+	fleet     *fleet.Fleet
+	frontEnds map[fleet.FrontEndID]*frontEnd
+	pools     map[fleet.PoolID]*pool
+}
+
+// NewTracker returns a tracker that has heard nothing yet.
+func NewTracker(f *fleet.Fleet) *Tracker {
+	t := &Tracker{
+		frontEnds: map[fleet.FrontEndID]*frontEnd{},
+		pools:     map[fleet.PoolID]*pool{},
+	}
+	t.SetFleet(f)
+	return t
+}
+
+// SetFleet replaces the fleet and keeps what was heard of all that is in both.
+func (t *Tracker) SetFleet(f *fleet.Fleet) {
+	t.fleet = f
+	frontEnds := map[fleet.FrontEndID]*frontEnd{}
+	for i := range f.FrontEnds {
+		id := f.FrontEnds[i].ID
+		frontEnds[id] = t.frontEnds[id]
+		if frontEnds[id] == nil {
+			frontEnds[id] = newFrontEnd()
+		}
+		frontEnds[id].retain(f)
+	}
+	pools := map[fleet.PoolID]*pool{}
+	for i := range f.Pools {
+		pools[f.Pools[i].ID] = keepPool(t.pools[f.Pools[i].ID], &f.Pools[i])
+	}
+	t.frontEnds, t.pools = frontEnds, pools
+}
+
+func keepPool(old *pool, p *fleet.Pool) *pool {
+	fresh := &pool{engines: map[fleet.EngineID]*engine{}}
+	if old == nil {
+		old = fresh
+	}
+	fresh.answered = old.answered
+	for _, id := range p.Engines {
+		e := old.engines[id]
+		if e == nil {
+			e = &engine{}
+		}
+		fresh.engines[id] = e
+	}
+	return fresh
+}
+
+// ObserveLoad takes a load report that arrived now. A report that cannot be true
+// is dropped whole: its node then counts as silent, and the fallbacks apply.
+func (t *Tracker) ObserveLoad(now time.Time, r fleet.LoadReport) {
+	f := t.frontEnds[r.FrontEnd]
+	switch {
+	case f == nil:
+		t.Counters.ReportsUnknown.Add(1)
+		return
+	case !believable(&r):
+		t.Counters.ReportsRefused.Add(1)
+		return
+	}
+	n := f.node(r.Node)
+	if n == nil {
+		t.Counters.NodesRefused.Add(1)
+		return
+	}
+	if now.After(f.heard) {
+		f.heard = now
+	}
+	t.countUnknown(&r)
+	n.client(r.Role).observe(now, t.fleet.Classes, r)
+	if r.Role != fleet.RoleExtProc {
+		n.answers(r, func(id fleet.PoolID) {
+			if p := t.pools[id]; p != nil {
+				p.answered = now
+			}
+		})
+	}
+}
+
+func (t *Tracker) countUnknown(r *fleet.LoadReport) {
+	for i := range r.Classes {
+		if t.fleet.Class(r.Classes[i].Class) == nil {
+			t.Counters.ClassesUnknown.Add(1)
+		}
+	}
+}
+
+// believable says whether a report can be true at all.
+func believable(r *fleet.LoadReport) bool {
+	if r.Node == "" || r.Interval <= 0 || r.Interval > maxInterval {
+		return false
+	}
+	most := uint64(maxRps*r.Interval.Seconds()) + 1
+	for _, c := range r.Classes {
+		if c.Arrivals > most || c.Shed > most {
+			return false
+		}
+		for _, p := range c.Pools {
+			if p.Issued > most || p.Failed > maxInFlight || p.InFlight > maxInFlight {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ObserveProbe takes the outcome of a probe.
+func (t *Tracker) ObserveProbe(_ time.Time, p Probe) {
+	var e *engine
+	if pool := t.pools[p.Pool]; pool != nil {
+		e = pool.engines[p.Engine]
+	}
+	if e == nil {
+		t.Counters.ProbesUnknown.Add(1)
+		return
+	}
+	e.observe(p.Err)
+}
+
+// State is what is believed now, with a demand for each front-end and class and
+// a readiness for each engine of the fleet. Its maps are fresh, so it may be
+// handed to other goroutines. Asked again before anything else is observed, it
+// gives the same answer.
+func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
+	s := &fleet.State{
+		Fleet:    t.fleet,
+		Demand:   make(map[fleet.Stream]fleet.Demand, len(t.fleet.FrontEnds)*len(t.fleet.Classes)),
+		Pools:    make(map[fleet.PoolID]fleet.PoolState, len(t.pools)),
+		Network:  map[fleet.Link]float64{},
+		Previous: previous,
+	}
+	newest := t.newest()
+	for i := range t.fleet.FrontEnds {
+		t.demand(s, &t.fleet.FrontEnds[i], newest)
+	}
+	for id, p := range t.pools {
+		st, doubted := p.state(now)
+		if doubted {
+			t.Counters.PoolsDoubted.Add(1)
+		}
+		s.Pools[id] = st
+	}
+	return s
+}
+
+// newest is when the fleet was last heard of.
+func (t *Tracker) newest() time.Time {
+	var newest time.Time
+	for _, f := range t.frontEnds {
+		if f.heard.After(newest) {
+			newest = f.heard
+		}
+	}
+	return newest
+}
+
+func (t *Tracker) demand(s *fleet.State, fe *fleet.FrontEnd, newest time.Time) {
+	heard := t.frontEnds[fe.ID]
+	silent := newest.Sub(heard.heard) > frontEndSilent
+	for i := range t.fleet.Classes {
+		class := t.fleet.Classes[i].ID
+		d, measured := heard.demand(class)
+		switch {
+		case !measured || silent:
+			d = fleet.Demand{Rps: fe.Demand[class], Source: fleet.SourceDeclared}
+		case d.Source == fleet.SourceEnvoy:
+			t.Counters.StreamsStoodIn.Add(1)
+		}
+		if measured && silent {
+			t.Counters.StreamsForgotten.Add(1)
+		}
+		s.Demand[fleet.Stream{FrontEnd: fe.ID, Class: class}] = d
+	}
+}
