@@ -7,8 +7,11 @@ import (
 	"weir/solver/lp"
 )
 
-// dust is the part of a stream's demand below which a rate is rounding.
-const dust = 1e-9
+// What is below these is rounding.
+const (
+	dust    = 1e-9 // of a stream's rate
+	dustRps = 1e-9
+)
 
 // routing is a solution in the model's terms.
 type routing struct {
@@ -20,7 +23,7 @@ type routing struct {
 }
 
 // read takes the routing from a solution of the program. Each stream's rates are
-// cleared of rounding and add up to exactly what is admitted.
+// cleared of rounding and add up to what is admitted.
 func (p *program) read(s *lp.Solution) *routing {
 	m := p.model
 	r := &routing{
@@ -55,22 +58,26 @@ func (p *program) read(s *lp.Solution) *routing {
 func (r *routing) settle(i int) {
 	demand, rps := r.model.streams[i].demand, r.rps[i]
 	total := 0.0
-	for j := range rps {
-		if rps[j] < dust*demand {
-			rps[j] = 0
-		}
-		total += rps[j]
+	for _, v := range rps {
+		total += v
 	}
-	switch {
-	case total == 0, r.shed[i] > (1-dust)*demand:
+	if total < dustRps {
 		r.shed[i] = demand
 		clear(rps)
 		return
-	case r.shed[i] < dust*demand:
-		r.shed[i] = 0
 	}
-	for j := range rps {
-		rps[j] *= (demand - r.shed[i]) / total
+	admitted := total
+	if r.shed[i] < dust*demand {
+		admitted = demand
+	}
+	r.shed[i] = max(0, demand-admitted)
+	for j, v := range rps {
+		if v < dust*total {
+			rps[j] = 0
+		}
+	}
+	for j, share := range normalised(rps) {
+		rps[j] = share * admitted
 	}
 }
 

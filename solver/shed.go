@@ -6,16 +6,17 @@ import (
 )
 
 // pieces cuts a stream's demand into fractions that are refused at rising prices,
-// so that equal streams are refused alike and not one of them entirely.
-var pieces = [...]float64{0.02, 0.03, 0.05, 0.10, 0.15, 0.15, 0.25, 0.25}
+// so that equal streams are refused alike and not one of them entirely: between
+// them no more than a piece can be in dispute. Light refusals are cut finest.
+var pieces = [...]float64{0.02, 0.03, 0.05, 0.05, 0.05, 0.10, 0.10, 0.15, 0.20, 0.25}
 
 const (
-	aboveLatency = 10    // the least shed price, in latencies that routing could avoid
-	pieceRise    = 0.125 // of a priority's first price, per piece
-	bandRatio    = 4     // between the first prices of two priorities whose works compare alike everywhere
-	minBandRatio = 2     // below this the prices of two priorities would overlap
-	maxPrice     = 1e7   // seconds; what the solver handles without loss of digits
-	minLatency   = 1e-3  // seconds; a price must be above 0 where every latency is 0
+	aboveLatency = 10   // the least shed price, in latencies that routing could avoid
+	pieceRise    = 0.1  // of a priority's first price, per piece
+	bandRatio    = 4    // between the first prices of two priorities whose works compare alike everywhere
+	minBandRatio = 2    // below this the prices of two priorities would overlap
+	maxPrice     = 1e7  // seconds; what the solver handles without loss of digits
+	minLatency   = 1e-3 // seconds; a price must be above 0 where every latency is 0
 )
 
 // shedPrice is what refusing one request of the class costs, seconds.
