@@ -1,0 +1,54 @@
+# `make help` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -Eeuo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
+
+tool := go tool -modfile=tools/go.mod
+
+# Tests and the demo find the real Envoy and the Python that has HiGHS by these.
+WEIR_ENVOY ?= $(abspath .venv/bin/envoy)
+WEIR_PYTHON ?= $(abspath .venv/bin/python)
+export WEIR_ENVOY WEIR_PYTHON
+
+.PHONY: help
+help: ## List the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: setup
+setup: ## Install what is missing: CLP, a compiler, and Envoy in .venv
+	@tools/setup
+
+.PHONY: build
+build: ## Build bin/weir, bin/weir-extproc and bin/mock-engine
+	go build -trimpath -o bin/weir ./cmd/weir
+	CGO_ENABLED=0 go build -trimpath -o bin/weir-extproc ./cmd/weir-extproc
+	CGO_ENABLED=0 go build -trimpath -o bin/mock-engine ./cmd/mock-engine
+
+.PHONY: demo
+demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control plane
+	bin/weir demo
+
+# The end-to-end tests run a real Envoy and measure time: alone, and never from
+# the cache.
+.PHONY: test
+test: setup lint ## Lint, then run all tests with the race detector
+	packages=$$(go list ./... | grep -v '^weir/deploy'); go test -race $$packages
+	go test -race -count=1 ./deploy/...
+
+.PHONY: lint
+lint: ## Vet, staticcheck and the formatting
+	go vet ./...
+	$(tool) staticcheck ./...
+	@unformatted=$$($(tool) gofumpt -l .); if [ -n "$$unformatted" ]; then \
+		printf 'not formatted, run make fmt:\n%s\n' "$$unformatted" >&2; exit 1; fi
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(tool) gofumpt -w .
+
+.PHONY: clean
+clean: ## Remove what was built and installed here
+	rm -rf bin out .venv
