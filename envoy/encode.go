@@ -3,6 +3,7 @@ package envoy
 import (
 	"fmt"
 
+	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -78,3 +79,12 @@ func seconds(s float64) *durationpb.Duration {
 }
 
 func u32(n uint32) *wrapperspb.UInt32Value { return wrapperspb.UInt32(n) }
+
+// Version is a short hash of all resources: equal versions, equal content.
+func (r *Resources) Version() string {
+	hash := xxhash.New()
+	for _, m := range r.messages() {
+		_, _ = hash.Write(pack(m).GetValue()) // a hash takes everything
+	}
+	return fmt.Sprintf("%016x", hash.Sum64())
+}
