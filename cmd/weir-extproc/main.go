@@ -1,0 +1,146 @@
+// Command weir-extproc stands beside one Envoy and tells it which engine each
+// request belongs to.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"weir/envoy"
+	"weir/extproc"
+	"weir/fleet"
+	"weir/xds"
+)
+
+type options struct {
+	frontEnd, nodeID, xds, listen string
+}
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "weir-extproc:", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "weir-extproc:", err)
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string) (o options, err error) {
+	f := flag.NewFlagSet("weir-extproc", flag.ContinueOnError)
+	f.StringVar(&o.frontEnd, "front-end", "", "`name` of the front-end in the fleet file")
+	f.StringVar(&o.nodeID, "node-id", "", "`id` of the Envoy beside it")
+	f.StringVar(&o.xds, "xds", "", "`host:port` of the control plane")
+	f.StringVar(&o.listen, "listen", "", "`ip:port` or path of a Unix socket to serve Envoy on")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: there are flags only", f.Arg(0))
+	}
+	if o.frontEnd == "" || o.nodeID == "" || o.xds == "" || o.listen == "" {
+		return o, errors.New("needs --front-end, --node-id, --xds and --listen")
+	}
+	return o, nil
+}
+
+// serve runs until the context ends. A control plane that is not there yet is
+// waited for; meanwhile Envoy is told that this process is not serving.
+func serve(ctx context.Context, o options) error {
+	log, err := newLogger()
+	if err != nil {
+		return err
+	}
+	l, err := listen(o.listen)
+	if err != nil {
+		return err
+	}
+	conn, err := xds.Dial(o.xds, nil)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer conn.Close()
+	server := extproc.New(log.Named("extproc"))
+	node := envoy.Node(fleet.FrontEndID(o.frontEnd), o.nodeID, fleet.RoleExtProc)
+	client := xds.NewClient(conn, node, swap(server), log.Named("xds"))
+	reporter := xds.NewReporter(conn, node, server.Take, log.Named("load"))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return client.Run(ctx) })
+	group.Go(func() error { return reporter.Run(ctx) })
+	group.Go(func() error { return answer(ctx, server, l) })
+	log.Info("serving Envoy", zap.String("listen", o.listen), zap.String("frontEnd", o.frontEnd), zap.String("node", o.nodeID))
+	return group.Wait()
+}
+
+func swap(server *extproc.Server) func(*envoy.Resources) error {
+	return func(r *envoy.Resources) error {
+		v, err := envoy.Decode(r)
+		if err != nil {
+			return err
+		}
+		server.Swap(extproc.NewTable(v))
+		return nil
+	}
+}
+
+// patience is how long requests under way may take to be answered at the end.
+const patience = time.Second
+
+func answer(ctx context.Context, server *extproc.Server, l net.Listener) error {
+	g := grpc.NewServer(extproc.ServerOptions()...)
+	server.Register(g)
+	ended := context.AfterFunc(ctx, func() {
+		server.Drain()
+		time.AfterFunc(patience, g.Stop) // streams last as long as their requests
+	})
+	defer ended()
+	return g.Serve(l)
+}
+
+// listen opens a TCP port or a Unix socket. A socket file that nobody listens on
+// is a dead predecessor's and is replaced.
+func listen(where string) (net.Listener, error) {
+	path := strings.TrimPrefix(where, "unix://")
+	if !strings.HasPrefix(path, "/") {
+		return net.Listen("tcp", where)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		c.Close()
+		return nil, fmt.Errorf("listen on %s: another process serves it", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return net.Listen("unix", path)
+}
+
+func newLogger() (*zap.Logger, error) {
+	c := zap.NewProductionConfig()
+	c.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
+	c.DisableStacktrace = true
+	c.DisableCaller = true
+	return c.Build()
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"weir/config"
+	"weir/control"
+	"weir/envoy"
+	"weir/fleet"
+	"weir/signals"
+	"weir/xds"
+)
+
+func newServe() *cobra.Command {
+	var address string
+	c := &cobra.Command{
+		Use:   "serve FILE",
+		Short: "Run the control plane",
+		Args:  args("FILE"),
+		RunE: func(c *cobra.Command, a []string) error {
+			log, err := newLogger()
+			if err != nil {
+				return err
+			}
+			f, err := config.Load(a[0])
+			if err != nil {
+				return err
+			}
+			l, err := net.Listen("tcp", address)
+			if err != nil {
+				return fmt.Errorf("--xds: %w", err)
+			}
+			log.Info("serving xDS", zap.Stringer("listen", l.Addr()), zap.String("fleet", a[0]))
+			return newPlane(a[0], f, log).run(c.Context(), l)
+		},
+	}
+	c.Flags().StringVar(&address, "xds", "127.0.0.1:18000", "`ip:port` on which Envoys and weir-extprocs find the control plane")
+	return c
+}
+
+// maxReports bounds the load reports that wait for the loop.
+const maxReports = 1024
+
+// plane wires the rooms of the control plane together.
+type plane struct {
+	file    string
+	log     *zap.Logger
+	tracker *signals.Tracker
+	prober  *signals.Prober
+	server  *xds.Server
+	reports chan fleet.LoadReport
+	loop    *control.Loop
+}
+
+func newPlane(file string, f *fleet.Fleet, log *zap.Logger) *plane {
+	p := &plane{file: file, log: log, tracker: signals.NewTracker(f), reports: make(chan fleet.LoadReport, maxReports)}
+	p.server = xds.New(xds.Options{Reports: p.reports}, log.Named("xds"))
+	p.loop = control.New(control.Config{
+		State:   p.tracker.State,
+		Plan:    makePlan,
+		Publish: p.publish,
+		Log:     log.Named("control"),
+	})
+	p.prober = signals.NewProber(log.Named("probe"), f, func(probe signals.Probe) {
+		p.loop.Post(func(now time.Time) { p.tracker.ObserveProbe(now, probe) })
+	})
+	p.server.SetFrontEnds(frontEnds(f))
+	return p
+}
+
+func (p *plane) run(ctx context.Context, l net.Listener) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.server.Run(ctx, l) })
+	group.Go(func() error { return p.prober.Run(ctx) })
+	group.Go(func() error { return p.loop.Run(ctx) })
+	group.Go(func() error { return p.takeReports(ctx) })
+	group.Go(func() error { return p.reloadOnHangup(ctx) })
+	return group.Wait()
+}
+
+func (p *plane) takeReports(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r := <-p.reports:
+			p.loop.Post(func(now time.Time) { p.tracker.ObserveLoad(now, r) })
+		}
+	}
+}
+
+// reloadOnHangup reads the fleet file again on SIGHUP. A bad one is refused with
+// its errors, and the old one stays.
+func (p *plane) reloadOnHangup(ctx context.Context) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hangup:
+			p.reload()
+		}
+	}
+}
+
+func (p *plane) reload() {
+	f, err := config.Load(p.file)
+	if err != nil {
+		p.log.Error("fleet file refused, the last one stays", zap.String("file", p.file), zap.Error(err))
+		return
+	}
+	p.loop.Post(func(time.Time) {
+		p.tracker.SetFleet(f)
+		p.server.SetFrontEnds(frontEnds(f))
+	})
+	p.prober.SetFleet(f)
+	p.log.Info("fleet file read again", zap.String("file", p.file))
+}
+
+// publish tells every front-end its part of a plan. One that cannot be told does
+// not keep the others from it.
+func (p *plane) publish(s *fleet.State, plan *fleet.Plan) error {
+	var errs []error
+	for i := range s.Fleet.FrontEnds {
+		id := s.Fleet.FrontEnds[i].ID
+		r, err := envoy.Encode(fleet.NewView(s, plan, id))
+		if err == nil {
+			err = p.server.Publish(id, r)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func frontEnds(f *fleet.Fleet) []fleet.FrontEndID {
+	ids := make([]fleet.FrontEndID, len(f.FrontEnds))
+	for i := range f.FrontEnds {
+		ids[i] = f.FrontEnds[i].ID
+	}
+	return ids
+}
