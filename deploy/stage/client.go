@@ -1,0 +1,123 @@
+package stage
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Call is one request of a client.
+type Call struct {
+	URL     string // of the front-end
+	Path    string // empty: chat completions
+	Body    []byte
+	Headers map[string]string
+	Timeout time.Duration // of the whole exchange; 0: 30 s
+}
+
+// Reply is what the client saw.
+type Reply struct {
+	Sent   time.Time
+	Status int
+	Header http.Header
+	TTFT   time.Duration // until the first event of the stream, or the first byte of the body
+	Body   []byte
+	Err    error // also a stream that ended before its last event
+}
+
+// OK says whether the client got a whole answer.
+func (r *Reply) OK() bool { return r.Err == nil && r.Status == http.StatusOK }
+
+func (r *Reply) String() string {
+	return fmt.Sprintf("status %d, error %v, body %.200q", r.Status, r.Err, r.Body)
+}
+
+// NewClient returns an HTTP client that keeps many connections and, unlike an
+// SDK, never tries again.
+func NewClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512, DisableCompression: true}}
+}
+
+// Do sends a call and reads the whole answer.
+func Do(ctx context.Context, client *http.Client, c Call) Reply {
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = 30 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	r := Reply{Sent: time.Now()}
+	request, err := newRequest(ctx, c)
+	if err != nil {
+		return Reply{Err: err}
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		r.Err = err
+		return r
+	}
+	defer response.Body.Close()
+	r.Status, r.Header = response.StatusCode, response.Header
+	r.Body, r.TTFT, r.Err = readReply(response, r.Sent)
+	return r
+}
+
+func newRequest(ctx context.Context, c Call) (*http.Request, error) {
+	path := c.Path
+	if path == "" {
+		path = "/v1/chat/completions"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+path, bytes.NewReader(c.Body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("content-type", "application/json")
+	for name, value := range c.Headers {
+		request.Header.Set(name, value)
+	}
+	return request, nil
+}
+
+func readReply(response *http.Response, sent time.Time) ([]byte, time.Duration, error) {
+	body := bufio.NewReader(response.Body)
+	_, err := body.Peek(1)
+	ttft := time.Since(sent)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, ttft, err
+	}
+	all, err := io.ReadAll(body)
+	stream := strings.HasPrefix(response.Header.Get("content-type"), "text/event-stream")
+	if err == nil && stream && !bytes.HasSuffix(bytes.TrimSpace(all), []byte("data: [DONE]")) {
+		err = errors.New("the stream ended before its last event")
+	}
+	return all, ttft, err
+}
+
+// Chat is the body of a chat completion in which the model comes last, as
+// openai-python sends it. Padding lengthens the system prompt.
+func Chat(model, user string, stream bool, padding int) []byte {
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	body, err := json.Marshal(struct {
+		Messages  []message `json:"messages"`
+		Stream    bool      `json:"stream"`
+		MaxTokens int       `json:"max_tokens"`
+		Model     string    `json:"model"`
+	}{
+		[]message{{"system", "You are terse." + strings.Repeat(" a", padding/2)}, {"user", user}},
+		stream, 4, model,
+	})
+	if err != nil {
+		panic("stage: " + err.Error()) // strings always marshal
+	}
+	return body
+}

@@ -1,0 +1,190 @@
+// Package stage runs a whole fleet on this machine, each part its own process:
+// mock engines, the control plane, and for each front-end a real Envoy with its
+// weir-extproc. The demo shows it to people; the end-to-end tests prove it.
+//
+// A fleet file is staged by giving every 127.0.0.1 address in it a free port, so
+// that stages run side by side.
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"weir/config"
+	"weir/fleet"
+)
+
+// Options say what to stage. Bin, Envoy and FleetFile are needed.
+type Options struct {
+	Bin       string // folder of weir, weir-extproc and mock-engine
+	Envoy     string // the envoy binary
+	FleetFile string
+	Edit      func(string) string // changes the fleet file's text before it is staged; nil: nothing
+	// EngineFlags adds flags to the engines of a pool; nil: none.
+	EngineFlags func(fleet.PoolID) []string
+	// Dir keeps logs, journals and sockets; empty: a folder that Close removes.
+	Dir string
+}
+
+// Stage is a running fleet.
+type Stage struct {
+	Fleet     *fleet.Fleet
+	FleetFile string // the staged one
+	XDS       string // address of the control plane
+
+	options   Options
+	dir       string
+	ownDir    bool
+	ports     []*port
+	processes map[string]*Process
+	order     []*Process
+}
+
+// Start stages a fleet and returns once every front-end answers. What was started
+// is stopped again on an error.
+func Start(ctx context.Context, o Options) (*Stage, error) {
+	s := &Stage{options: o, dir: o.Dir, processes: map[string]*Process{}}
+	err := s.start(ctx)
+	if err != nil {
+		err = errors.Join(err, s.Close())
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stage) start(ctx context.Context) error {
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	if err := s.startEngines(ctx); err != nil {
+		return err
+	}
+	if err := s.startControlPlane(ctx); err != nil {
+		return err
+	}
+	for _, fe := range s.Fleet.FrontEnds {
+		if err := s.startFrontEnd(ctx, fe.ID); err != nil {
+			return err
+		}
+	}
+	for _, fe := range s.Fleet.FrontEnds {
+		if err := s.awaitFrontEnd(ctx, fe.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var loopback = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// prepare writes the staged fleet file.
+func (s *Stage) prepare() error {
+	if err := s.makeDir(); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(s.options.FleetFile)
+	if err != nil {
+		return err
+	}
+	staged := string(text)
+	if s.options.Edit != nil {
+		staged = s.options.Edit(staged)
+	}
+	if staged, err = s.replacePorts(staged); err != nil {
+		return err
+	}
+	s.FleetFile = filepath.Join(s.dir, "fleet.yaml")
+	if err := os.WriteFile(s.FleetFile, []byte(staged), 0o644); err != nil {
+		return err
+	}
+	s.XDS, err = s.address()
+	if err != nil {
+		return err
+	}
+	s.Fleet, err = config.Load(s.FleetFile)
+	return err
+}
+
+func (s *Stage) makeDir() (err error) {
+	if s.dir == "" {
+		s.ownDir = true
+		s.dir, err = os.MkdirTemp("", "weir-")
+		return err
+	}
+	return os.MkdirAll(s.dir, 0o755)
+}
+
+func (s *Stage) replacePorts(text string) (string, error) {
+	replaced := map[string]string{}
+	var firstErr error
+	text = loopback.ReplaceAllStringFunc(text, func(old string) string {
+		if _, ok := replaced[old]; !ok {
+			address, err := s.address()
+			firstErr = errors.Join(firstErr, err)
+			replaced[old] = address
+		}
+		return replaced[old]
+	})
+	return text, firstErr
+}
+
+// Close stops every process, the last started first, and frees the ports.
+func (s *Stage) Close() error {
+	var errs []error
+	for i := len(s.order) - 1; i >= 0; i-- {
+		errs = append(errs, s.order[i].Stop())
+	}
+	for _, p := range s.ports {
+		errs = append(errs, p.free())
+	}
+	if s.ownDir {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Process returns a process by its name: "weir", "extproc-FRONTEND",
+// "envoy-FRONTEND", "engine-ADDRESS".
+func (s *Stage) Process(name string) *Process { return s.processes[name] }
+
+// URL is where clients of a front-end send their requests.
+func (s *Stage) URL(id fleet.FrontEndID) string { return "http://" + s.Fleet.FrontEnd(id).Listen }
+
+// Journal is the file in which an engine notes who asked it for what.
+func (s *Stage) Journal(e fleet.EngineID) string {
+	return filepath.Join(s.dir, "engine-"+string(e)+".jsonl")
+}
+
+// launch starts a process under a name; its output goes to NAME.log.
+func (s *Stage) launch(name, program string, args ...string) (*Process, error) {
+	p := &Process{Name: name, program: program, args: args, log: filepath.Join(s.dir, name+".log")}
+	if err := p.Start(); err != nil {
+		return nil, err
+	}
+	s.processes[name] = p
+	s.order = append(s.order, p)
+	return p, nil
+}
+
+// await polls until ready holds, its process has died, or the time is up.
+func (s *Stage) await(ctx context.Context, p *Process, ready func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ready() {
+		select {
+		case <-p.Exited():
+			return fmt.Errorf("%s ended at its start:\n%s", p.Name, p.Tail())
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w\n%s", p.Name, context.Cause(ctx), p.Tail())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
