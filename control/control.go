@@ -1,0 +1,184 @@
+// Package control decides when: it observes, plans, guards and publishes, round
+// after round. One goroutine, that of [Loop.Run], owns all mutable state; what it
+// calls is passed in as plain functions, and readers get immutable snapshots.
+//
+// Stale weights beat none. A plan that could not be made, or that a guard
+// refuses, leaves the last one in force, with status Held and the reason, and the
+// state's news of engines is published with it all the same. Without a last plan
+// nothing is published.
+package control
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/fleet"
+)
+
+const (
+	// DefaultTick is the time between rounds where the fleet does not say.
+	DefaultTick = 2 * time.Second
+	// probeWait is how long the first plan waits for every engine's first probe.
+	probeWait = 3 * time.Second
+	// probeCheck is how often it looks whether they are all in.
+	probeCheck = 100 * time.Millisecond
+	// reportWait is how long a restored plan is held for want of load reports.
+	reportWait = 15 * time.Second
+	// maxEvents bounds the events that wait for the loop while it plans.
+	maxEvents = 8192
+)
+
+// Config is what a loop works with. The functions are called by the goroutine of
+// Run alone, one at a time.
+type Config struct {
+	// State says what is believed now; the previous plan becomes part of it. Each
+	// call returns a state of its own.
+	State func(now time.Time, previous *fleet.Plan) *fleet.State
+	// Plan makes a plan of a state, and bounds its own time.
+	Plan func(*fleet.State) (*fleet.Plan, error)
+	// Publish tells the fleet. It is called each round, with an unchanged plan
+	// too, and must not change what it is given.
+	Publish func(*fleet.State, *fleet.Plan) error
+	// Restored is the last plan of an earlier process; nil: none.
+	Restored *fleet.Plan
+	Log      *zap.Logger
+}
+
+// Counters count rounds and what went wrong in them. Any goroutine may read them.
+type Counters struct {
+	Rounds        atomic.Uint64
+	PlansFailed   atomic.Uint64 // rounds in which no plan could be made
+	PlansRefused  atomic.Uint64 // rounds whose plan a guard refused
+	RoundsHeld    atomic.Uint64 // rounds that published the last plan again
+	RoundsEmpty   atomic.Uint64 // rounds that had nothing to publish
+	PublishErrors atomic.Uint64
+	EventsDropped atomic.Uint64 // the loop was too far behind to take them
+}
+
+// snapshot is what was believed and decided in one round.
+type snapshot struct {
+	state *fleet.State
+	plan  *fleet.Plan
+}
+
+// Loop is the control loop. [New] makes one, Run runs it once.
+type Loop struct {
+	Counters Counters
+
+	events chan event
+	latest atomic.Pointer[snapshot]
+
+	// Only the goroutine of Run touches these.
+	config      Config
+	plan        *fleet.Plan // the last good one; nil: none
+	restored    bool        // plan is of an earlier process
+	started     time.Time
+	why         string // why the last round had no new plan; empty: it had
+	unpublished string // why the last round could not be published; empty: it was
+}
+
+type event struct {
+	at time.Time
+	do func(now time.Time)
+}
+
+// New returns a loop. A restored plan that is not sound is dropped, with a
+// warning.
+func New(c Config) *Loop {
+	l := &Loop{config: c, events: make(chan event, maxEvents)}
+	if c.Restored == nil {
+		return l
+	}
+	if err := sound(c.Restored); err != nil {
+		c.Log.Warn("restored plan dropped", zap.Error(err))
+		return l
+	}
+	l.plan, l.restored = c.Restored, true
+	return l
+}
+
+// Post has the loop call do, with the time of the Post, before its next round.
+// This is how whatever State reads is changed. It does not block; false means
+// that too many events wait and that this one is dropped and counted.
+func (l *Loop) Post(do func(now time.Time)) bool {
+	select {
+	case l.events <- event{time.Now(), do}:
+		return true
+	default:
+		l.Counters.EventsDropped.Add(1)
+		return false
+	}
+}
+
+// Latest is what was believed and decided in the last round: a state of nil
+// before the first, and a plan of nil while there was never one. Both are
+// immutable, and any goroutine may ask.
+func (l *Loop) Latest() (*fleet.State, *fleet.Plan) {
+	if s := l.latest.Load(); s != nil {
+		return s.state, s.plan
+	}
+	return nil, nil
+}
+
+// Run runs rounds until ctx ends, and then returns nil. The first comes when
+// every engine was probed once, or after three seconds.
+func (l *Loop) Run(ctx context.Context) error {
+	l.started = time.Now()
+	if !l.awaitProbes(ctx) {
+		return nil
+	}
+	tick := l.round()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-l.events:
+			e.do(e.at)
+		case <-ticker.C:
+			if next := l.round(); next != tick {
+				tick = next
+				ticker.Reset(tick)
+			}
+		}
+	}
+}
+
+// awaitProbes handles events until every engine's readiness is known or time is
+// up; false means that ctx ended.
+func (l *Loop) awaitProbes(ctx context.Context) bool {
+	deadline := time.NewTimer(probeWait)
+	defer deadline.Stop()
+	check := time.NewTicker(probeCheck)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case e := <-l.events:
+			e.do(e.at)
+		case <-check.C:
+			if known(l.config.State(time.Now(), l.plan)) {
+				return true
+			}
+		case <-deadline.C:
+			return true
+		}
+	}
+}
+
+// known says whether every engine's readiness is.
+func known(s *fleet.State) bool {
+	for i := range s.Fleet.Pools {
+		for _, e := range s.Fleet.Pools[i].Engines {
+			if s.Readiness(s.Fleet.Pools[i].ID, e) == fleet.Unknown {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,167 @@
+package control
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/fleet"
+)
+
+// testConfig is that of a loop in a world where all is well.
+func testConfig() Config {
+	w := newWorld()
+	for _, id := range []fleet.EngineID{"p1", "p2", "q1", "q2"} {
+		w.engines[id] = fleet.Ready
+	}
+	c := w.config()
+	c.Log = zap.NewNop()
+	return c
+}
+
+// runLoop runs a loop until the test ends; call it inside a bubble.
+func runLoop(t *testing.T, l *Loop) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
+func TestLatest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(testConfig())
+		if s, p := l.Latest(); s != nil || p != nil {
+			t.Errorf("before the first round: %v, %v", s, p)
+		}
+		runLoop(t, l)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s, p := l.Latest()
+		if s == nil || p == nil || p.Status != fleet.Optimal {
+			t.Fatalf("after the first round: %v, %v", s, p)
+		}
+		time.Sleep(DefaultTick)
+		synctest.Wait()
+		if next, _ := l.Latest(); next == s || next.Previous != p {
+			t.Error("the next round's state is not a new one with the last plan in it")
+		}
+	})
+}
+
+func TestLatestWithoutAPlanShowsTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		c.Plan = func(*fleet.State) (*fleet.Plan, error) { return nil, nil }
+		c.Publish = func(*fleet.State, *fleet.Plan) error { t.Error("published nothing"); return nil }
+		l := New(c)
+		runLoop(t, l)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if s, p := l.Latest(); s == nil || p != nil {
+			t.Errorf("state %v, plan %v; want a state and no plan", s, p)
+		}
+	})
+}
+
+func TestEventsCarryTheTimeOfTheirPost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		makePlan := c.Plan
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) {
+			time.Sleep(time.Second) // a slow solver
+			return makePlan(s)
+		}
+		l := New(c)
+		runLoop(t, l)
+		time.Sleep(probeCheck + 500*time.Millisecond) // in the middle of the first plan
+		posted := time.Now()
+		var at, ran time.Time
+		if !l.Post(func(now time.Time) { at, ran = now, time.Now() }) {
+			t.Fatal("post refused")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !at.Equal(posted) || !ran.After(posted) {
+			t.Errorf("event posted at %v was given %v and ran at %v", posted, at, ran)
+		}
+	})
+}
+
+func TestEventsAreObservedBeforeThePlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		var order []string
+		makePlan := c.Plan
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) {
+			order = append(order, "plan")
+			return makePlan(s)
+		}
+		l := New(c)
+		for range 100 {
+			l.Post(func(time.Time) { order = append(order, "event") })
+		}
+		runLoop(t, l)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(order) != 101 || order[100] != "plan" {
+			t.Errorf("%d steps, the last %q; want 100 events, then the plan", len(order), order[len(order)-1])
+		}
+	})
+}
+
+func TestPostDoesNotBlock(t *testing.T) {
+	l := New(testConfig()) // not running
+	for range maxEvents {
+		if !l.Post(func(time.Time) {}) {
+			t.Fatal("refused below the cap")
+		}
+	}
+	if l.Post(func(time.Time) {}) {
+		t.Error("accepted above the cap")
+	}
+	if got := l.Counters.EventsDropped.Load(); got != 1 {
+		t.Errorf("%d events dropped, want 1", got)
+	}
+}
+
+func TestRunEndsWithItsContextWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		c.Publish = func(*fleet.State, *fleet.Plan) error { t.Error("published after the end"); return nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := New(c).Run(ctx); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
+// TestRestoredPlanThatLacksAStream: a class that came with the restart must not
+// wait for reports without a route.
+func TestRestoredPlanThatLacksAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		c.Restored = &fleet.Plan{Status: fleet.Optimal}
+		state := c.State
+		c.State = func(now time.Time, previous *fleet.Plan) *fleet.State {
+			s := state(now, previous)
+			s.Demand[stream] = fleet.Demand{Rps: 1, Source: fleet.SourceDeclared}
+			return s
+		}
+		l := New(c)
+		runLoop(t, l)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if _, p := l.Latest(); p == nil || p.Status != fleet.Optimal || p.Route(stream) == nil {
+			t.Errorf("plan %+v, want a new one with a route for the stream", p)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package control
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/fleet"
+)
+
+// round observes, plans, guards and publishes once. It returns the time to the
+// next round.
+func (l *Loop) round() time.Duration {
+	l.Counters.Rounds.Add(1)
+	for range len(l.events) {
+		e := <-l.events
+		e.do(e.at)
+	}
+	now := time.Now()
+	s := l.config.State(now, l.plan)
+	plan := l.decide(now, s)
+	l.latest.Store(&snapshot{s, plan})
+	if plan != nil {
+		l.publish(s, plan)
+		l.plan = plan
+	}
+	return cmp.Or(max(0, s.Fleet.Options.Tick), DefaultTick)
+}
+
+// decide returns the plan to publish: a new one, else the last one, else nil.
+func (l *Loop) decide(now time.Time, s *fleet.State) *fleet.Plan {
+	plan, err := l.propose(now, s)
+	if err == nil {
+		l.restored = false
+		l.logChange(plan)
+		l.why = ""
+		return plan
+	}
+	return l.hold(err.Error())
+}
+
+// hold returns the last plan, marked as held, or nil if there is none. It logs
+// each reason once.
+func (l *Loop) hold(why string) *fleet.Plan {
+	message, counter := "last plan held", &l.Counters.RoundsHeld
+	if l.plan == nil {
+		message, counter = "no plan yet, nothing is published", &l.Counters.RoundsEmpty
+	}
+	counter.Add(1)
+	if why != l.why {
+		l.config.Log.Warn(message, zap.String("why", why))
+	}
+	l.why = why
+	if l.plan == nil {
+		return nil
+	}
+	held := *l.plan
+	held.Status, held.Why = fleet.Held, why
+	return &held
+}
+
+var errRestored = errors.New("restarted: waiting for every front-end's load reports")
+
+// propose makes a plan that the guards let pass.
+func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
+	if l.restored && now.Sub(l.started) < reportWait && !measured(s) && newJudge(s, l.plan).complete() == nil {
+		return nil, errRestored
+	}
+	plan, err := l.config.Plan(s)
+	if err != nil {
+		l.Counters.PlansFailed.Add(1)
+		return nil, fmt.Errorf("planning failed: %w", err)
+	}
+	if err := guard(s, plan); err != nil {
+		l.Counters.PlansRefused.Add(1)
+		return nil, fmt.Errorf("plan refused: %w", err)
+	}
+	return plan, nil
+}
+
+// measured says whether no front-end's demand is merely declared.
+func measured(s *fleet.State) bool {
+	for _, d := range s.Demand {
+		if d.Source == fleet.SourceDeclared {
+			return false
+		}
+	}
+	return true
+}
+
+// publish tells the fleet. An error is logged once and the next round tries again.
+func (l *Loop) publish(s *fleet.State, plan *fleet.Plan) {
+	err := l.config.Publish(s, plan)
+	if err == nil {
+		l.unpublished = ""
+		return
+	}
+	l.Counters.PublishErrors.Add(1)
+	if err.Error() != l.unpublished {
+		l.config.Log.Error("plan not published, will be tried again", zap.Error(err))
+	}
+	l.unpublished = err.Error()
+}
+
+// logChange logs a plan that differs from the last.
+func (l *Loop) logChange(plan *fleet.Plan) {
+	c := compare(l.plan, plan)
+	if c == (change{}) {
+		return
+	}
+	l.config.Log.Info("plan",
+		zap.String("status", string(plan.Status)),
+		zap.String("why", plan.Why),
+		zap.Float64("meanMs", 1000*plan.MeanSeconds),
+		zap.Float64("movedShare", c.moved),
+		zap.Float64("shedRps", c.shed))
+}
