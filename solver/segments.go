@@ -18,9 +18,10 @@ type segment struct {
 }
 
 // queueing is how much longer a request takes per engine-second of its work at
-// that utilisation than on an idle replica.
+// that utilisation than on an idle replica. A noisy profile that falls below its
+// start says 0.
 func queueing(p *fleet.Profile, utilisation float64) float64 {
-	return p.CapacityRps * p.Queueing(utilisation)
+	return p.CapacityRps * max(0, p.Queueing(utilisation))
 }
 
 // waiting is the queueing of all work of one replica at that utilisation, seconds
