@@ -29,8 +29,10 @@ func TestCompare(t *testing.T) {
 		}, change{status: true, shed: 4}},
 		{"more shedding", func(p *fleet.Plan) { p.Routes[1].ShedRps = 4 }, change{shed: 4}},
 		{"a new stream", func(p *fleet.Plan) {
-			p.Routes = append(p.Routes, fleet.Route{FrontEnd: "C", Class: "resident", DemandRps: 10,
-				Shares: []fleet.Share{{Pool: "near", Share: 1}}})
+			p.Routes = append(p.Routes, fleet.Route{
+				FrontEnd: "C", Class: "resident", DemandRps: 10,
+				Shares: []fleet.Share{{Pool: "near", Share: 1}},
+			})
 		}, change{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -186,14 +186,22 @@ func TestCountsOfWhatIsRefused(t *testing.T) {
 		{"issued of a wrapped counter", pool(fleet.PoolLoad{Issued: math.MaxUint64}), refused},
 		{"failed of a wrapped counter", pool(fleet.PoolLoad{Failed: math.MaxUint64}), refused},
 		{"in flight of a wrapped counter", pool(fleet.PoolLoad{InFlight: math.MaxUint64}), refused},
-		{"unknown front-end", load(func(r *fleet.LoadReport) { r.FrontEnd = "north" }),
-			func(t *Tracker) uint64 { return t.Counters.ReportsUnknown.Load() }},
-		{"unknown class", load(func(r *fleet.LoadReport) { r.Classes[0].Class = "gone" }),
-			func(t *Tracker) uint64 { return t.Counters.ClassesUnknown.Load() }},
-		{"probe of an unknown pool", func(f *feed) { f.ObserveProbe(f.now, Probe{Pool: "gone"}) },
-			func(t *Tracker) uint64 { return t.Counters.ProbesUnknown.Load() }},
-		{"probe of an unknown engine", func(f *feed) { f.ObserveProbe(f.now, Probe{Pool: "big", Engine: "gone"}) },
-			func(t *Tracker) uint64 { return t.Counters.ProbesUnknown.Load() }},
+		{
+			"unknown front-end", load(func(r *fleet.LoadReport) { r.FrontEnd = "north" }),
+			func(t *Tracker) uint64 { return t.Counters.ReportsUnknown.Load() },
+		},
+		{
+			"unknown class", load(func(r *fleet.LoadReport) { r.Classes[0].Class = "gone" }),
+			func(t *Tracker) uint64 { return t.Counters.ClassesUnknown.Load() },
+		},
+		{
+			"probe of an unknown pool", func(f *feed) { f.ObserveProbe(f.now, Probe{Pool: "gone"}) },
+			func(t *Tracker) uint64 { return t.Counters.ProbesUnknown.Load() },
+		},
+		{
+			"probe of an unknown engine", func(f *feed) { f.ObserveProbe(f.now, Probe{Pool: "big", Engine: "gone"}) },
+			func(t *Tracker) uint64 { return t.Counters.ProbesUnknown.Load() },
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFeed()
@@ -294,11 +302,21 @@ func TestTrafficOutvotesProbes(t *testing.T) {
 		{"all fail, requests too", fleet.PoolLoad{Issued: 10, Failed: 10}, "+--", "+--", 1, both(fleet.Unready), false},
 		{"all fail, requests hang", fleet.PoolLoad{Issued: 10, InFlight: 10}, "+--", "+--", 1, both(fleet.Unready), false},
 		{"all fail, no requests", fleet.PoolLoad{}, "+--", "+--", 1, both(fleet.Unready), false},
-		{"one fails, the other answers", fleet.PoolLoad{Issued: 10}, "+--", "+++", 1,
-			want{"10.0.0.1:80": fleet.Unready, "10.0.0.2:80": fleet.Ready}, false},
+		{
+			"one fails, the other answers",
+			fleet.PoolLoad{Issued: 10},
+			"+--", "+++", 1,
+			want{"10.0.0.1:80": fleet.Unready, "10.0.0.2:80": fleet.Ready},
+			false,
+		},
 		{"the second is a probe behind", fleet.PoolLoad{Issued: 10}, "+--", "+-", 1, both(fleet.Ready), true},
-		{"what was never ready stays unready", fleet.PoolLoad{Issued: 10}, "-", "+--", 1,
-			want{"10.0.0.1:80": fleet.Unready, "10.0.0.2:80": fleet.Ready}, true},
+		{
+			"what was never ready stays unready",
+			fleet.PoolLoad{Issued: 10},
+			"-", "+--", 1,
+			want{"10.0.0.1:80": fleet.Unready, "10.0.0.2:80": fleet.Ready},
+			true,
+		},
 		{"another pool's traffic proves nothing", fleet.PoolLoad{Pool: "small", Issued: 10}, "+--", "+--", 1, both(fleet.Unready), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
