@@ -1,0 +1,131 @@
+package xds
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+const (
+	maxPending = 64   // responses of one type that may be unanswered on one stream
+	maxRefusal = 1024 // bytes kept of a client's reason for a NACK
+)
+
+// delivery follows one resource type on one stream: what was sent, and what of it
+// the client took.
+type delivery struct {
+	sent, acked           map[string]string // version by resource
+	pending               []push            // not answered yet, oldest first
+	sentVersion           string
+	ackedVersion, ackedBy string // version and nonce of the last ACK
+	refusal               string // of the last NACK, until everything is taken
+	nacks                 uint64
+	since                 time.Time // when the client fell behind
+}
+
+// push is one response. A change to the empty version is a removal.
+type push struct {
+	nonce, version string
+	changes        map[string]string
+}
+
+// newDelivery starts with what the client says it has from an earlier stream.
+func newDelivery(initial map[string]string) *delivery {
+	d := &delivery{sent: map[string]string{}, acked: map[string]string{}}
+	maps.Copy(d.sent, initial)
+	maps.Copy(d.acked, initial)
+	return d
+}
+
+func (d *delivery) pushed(resp *discoveryv3.DeltaDiscoveryResponse, now time.Time) {
+	if len(d.pending) == 0 && d.refusal == "" {
+		d.since = now
+	}
+	changes := make(map[string]string, len(resp.GetResources()))
+	for _, name := range resp.GetRemovedResources() {
+		changes[name] = ""
+	}
+	for _, r := range resp.GetResources() {
+		changes[r.GetName()] = r.GetVersion()
+	}
+	apply(d.sent, changes)
+	d.sentVersion = resp.GetSystemVersionInfo()
+	d.pending = append(d.pending, push{resp.GetNonce(), d.sentVersion, changes})
+	if len(d.pending) > maxPending {
+		d.pending = d.pending[1:]
+	}
+}
+
+// answered takes in a request; it says whether that was a NACK of something sent
+// on this stream.
+func (d *delivery) answered(req *discoveryv3.DeltaDiscoveryRequest) (nack bool) {
+	for _, name := range req.GetResourceNamesUnsubscribe() {
+		delete(d.sent, name)
+		delete(d.acked, name)
+	}
+	i := slices.IndexFunc(d.pending, func(p push) bool { return p.nonce == req.GetResponseNonce() })
+	if i < 0 {
+		return false
+	}
+	p := d.pending[i]
+	d.pending = slices.Delete(d.pending, i, i+1)
+	if detail := req.GetErrorDetail(); detail != nil {
+		d.refusal = cmp.Or(truncate(detail.GetMessage(), maxRefusal), "no reason given")
+		d.nacks++
+		return true
+	}
+	apply(d.acked, p.changes)
+	d.ackedVersion, d.ackedBy = p.version, p.nonce
+	if d.refusal != "" && d.behind() == 0 {
+		d.refusal = ""
+	}
+	return false
+}
+
+func apply(versions, changes map[string]string) {
+	for name, version := range changes {
+		if version == "" {
+			delete(versions, name)
+		} else {
+			versions[name] = version
+		}
+	}
+}
+
+// behind counts the resources that the client was sent and has not taken.
+func (d *delivery) behind() int {
+	n := 0
+	for name, version := range d.sent {
+		if d.acked[name] != version {
+			n++
+		}
+	}
+	for name := range d.acked {
+		if _, ok := d.sent[name]; !ok {
+			n++
+		}
+	}
+	return n
+}
+
+// has says whether the client took all of these versions, and was sent no other
+// since.
+func (d *delivery) has(versions map[string]string) bool {
+	for name, version := range versions {
+		if d.acked[name] != version || d.sent[name] != version {
+			return false
+		}
+	}
+	return true
+}
+
+func truncate(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

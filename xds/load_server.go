@@ -1,0 +1,118 @@
+package xds
+
+import (
+	"cmp"
+	"time"
+
+	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"weir/fleet"
+)
+
+// batchKey is the node metadata under which a [Reporter] names each batch.
+const batchKey = "weir.batch"
+
+// loadReports is the load reporting service.
+type loadReports struct {
+	loadv3.UnimplementedLoadReportingServiceServer
+	server *Server
+}
+
+// StreamLoadStats takes one client's reports. An Envoy is told once what to send;
+// a weir-extproc gets an answer to each batch, and repeats one that had none.
+func (l loadReports) StreamLoadStats(stream loadv3.LoadReportingService_StreamLoadStatsServer) error {
+	hello, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	id, err := l.server.enter(hello)
+	if err != nil {
+		return err
+	}
+	defer l.server.leave()
+	answer := &loadv3.LoadStatsResponse{
+		SendAllClusters:       true,
+		LoadReportingInterval: durationpb.New(l.server.options.LoadInterval),
+	}
+	if err := stream.Send(answer); err != nil {
+		return err
+	}
+	for last := time.Now(); ; {
+		req, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		l.server.take(id, req, now.Sub(last))
+		last = now
+		if id.role == fleet.RoleExtProc {
+			if err := stream.Send(answer); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Server) enter(hello *loadv3.LoadStatsRequest) (identity, error) {
+	id, err := identify(hello.GetNode())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.reporting >= s.options.MaxClients {
+		err = status.Errorf(codes.ResourceExhausted, "%d clients report their load already: raise the limit or add a control plane", s.reporting)
+	}
+	if err != nil {
+		s.counts.Refused++
+		return id, err
+	}
+	s.reporting++
+	return id, nil
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reporting--
+}
+
+// take passes a report on, once. It never waits: a report that finds no room is
+// dropped and counted.
+func (s *Server) take(id identity, req *loadv3.LoadStatsRequest, elapsed time.Duration) {
+	report := fleet.LoadReport{
+		FrontEnd: id.frontEnd,
+		Node:     id.node,
+		Role:     id.role,
+		Interval: cmp.Or(statedInterval(req.GetClusterStats()), elapsed),
+		Classes:  decodeLoad(id.role, req.GetClusterStats()),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.repeated(id, req) || !s.frontEnds[id.frontEnd] {
+		return
+	}
+	s.counts.Reports++
+	select {
+	case s.options.Reports <- report:
+	default:
+		s.counts.ReportsDropped++
+	}
+}
+
+// repeated says whether the client sent this batch before, its answer having been
+// lost, and remembers the batch.
+func (s *Server) repeated(id identity, req *loadv3.LoadStatsRequest) bool {
+	batch := req.GetNode().GetMetadata().GetFields()[batchKey].GetStringValue()
+	if batch == "" {
+		return false
+	}
+	if s.batches[id] == batch {
+		return true
+	}
+	if len(s.batches) >= s.options.MaxClients {
+		clear(s.batches) // costs at most one report counted twice per client
+	}
+	s.batches[id] = truncate(batch, maxName)
+	return false
+}

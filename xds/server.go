@@ -1,0 +1,205 @@
+// Package xds delivers resources to Envoys and ext_procs and knows who took them:
+// ACK, NACK and lag. It holds the server and the client of delta xDS, and both
+// ends of the load reports that flow back.
+//
+// # Serving
+//
+// [Server.SetFrontEnds] says which front-ends exist, [Server.Publish] what one of
+// them is served. A front-end is served nothing before its first Publish, and
+// never an empty cluster: a client that waits keeps its last resources, one that
+// is told of emptiness drops its engines.
+//
+// # Reading
+//
+// [Dial] opens the connection that a [Client] and a [Reporter] share. Both run
+// until their context ends, through every outage of the control plane.
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"weir/envoy"
+	"weir/fleet"
+)
+
+// Options are the choices of a server. The zero value is ready to use.
+type Options struct {
+	// Reports takes the load reports. It should have a buffer: a report that
+	// finds it full is dropped and counted. Nil: reports are not wanted.
+	Reports chan<- fleet.LoadReport
+	// LoadInterval is how often clients shall report; 0: each second.
+	LoadInterval time.Duration
+	// MaxClients bounds the streams of each kind, xDS and load reports; 0: 10,000.
+	MaxClients int
+	// HoldFor bounds how long new routes wait for a client that neither takes
+	// nor refuses the clusters that they need; 0: 10 s.
+	HoldFor time.Duration
+	// Credentials of the listener; nil: plain text.
+	Credentials credentials.TransportCredentials
+}
+
+// Server serves each front-end its resources over delta ADS and takes load
+// reports over LRS. Its methods may be called from any goroutine.
+type Server struct {
+	options Options
+	log     *zap.Logger
+	cache   cache.SnapshotCache
+
+	mu        sync.Mutex // guards everything below; taken before the cache's own locks
+	frontEnds map[fleet.FrontEndID]bool
+	current   map[fleet.FrontEndID]snapshot
+	nodes     map[identity]*node
+	streams   map[int64]*stream
+	warned    map[identity]bool   // unknown front-ends' nodes that were logged
+	batches   map[identity]string // last batch of load reports, to tell a repetition
+	reporting int                 // open streams of load reports
+	counts    Counts
+}
+
+// Counts are totals since the server was made.
+type Counts struct {
+	Pushes         uint64 `json:"pushes"`         // responses sent
+	Nacks          uint64 `json:"nacks"`          // responses refused by a client
+	Refused        uint64 `json:"refused"`        // clients turned away
+	Forced         uint64 `json:"forced"`         // routes sent to a client that was silent about their clusters
+	Reports        uint64 `json:"reports"`        // load reports taken
+	ReportsDropped uint64 `json:"reportsDropped"` // load reports that found the channel full
+}
+
+// New returns a server that knows no front-end yet.
+func New(o Options, log *zap.Logger) *Server {
+	if o.LoadInterval <= 0 {
+		o.LoadInterval = time.Second
+	}
+	if o.MaxClients <= 0 {
+		o.MaxClients = 10_000
+	}
+	if o.HoldFor <= 0 {
+		o.HoldFor = 10 * time.Second
+	}
+	return &Server{
+		options:   o,
+		log:       log,
+		cache:     cache.NewSnapshotCache(true, byIdentity{}, log.Sugar()),
+		frontEnds: map[fleet.FrontEndID]bool{},
+		current:   map[fleet.FrontEndID]snapshot{},
+		nodes:     map[identity]*node{},
+		streams:   map[int64]*stream{},
+		warned:    map[identity]bool{},
+		batches:   map[identity]string{},
+	}
+}
+
+// Run serves on the listener until the context ends; it is called once.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	group, ctx := errgroup.WithContext(ctx)
+	server := grpc.NewServer(s.grpcOptions()...)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, ads{delta: delta.NewServer(ctx, s.cache, callbacks{s})})
+	loadv3.RegisterLoadReportingServiceServer(server, loadReports{server: s})
+	group.Go(func() error {
+		if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return fmt.Errorf("serve xDS on %s: %w", l.Addr(), err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		server.Stop()
+		return nil
+	})
+	group.Go(func() error { return s.watchHolds(ctx) })
+	return group.Wait()
+}
+
+func (s *Server) grpcOptions() []grpc.ServerOption {
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.WaitForHandlers(true),
+		// A dead peer's streams are closed, and forgotten, within 40 s.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	}
+	if s.options.Credentials != nil {
+		options = append(options, grpc.Creds(s.options.Credentials))
+	}
+	return options
+}
+
+// SetFrontEnds states which front-ends exist. One that is gone is served nothing
+// more: its clients keep what they have.
+func (s *Server) SetFrontEnds(ids []fleet.FrontEndID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.frontEnds)
+	for _, id := range ids {
+		s.frontEnds[id] = true
+	}
+	for id := range s.current {
+		if !s.frontEnds[id] {
+			delete(s.current, id)
+		}
+	}
+	clear(s.warned)
+}
+
+// Publish sets what a front-end is served. Resources that are as before are not
+// sent again. The resources must not be changed afterwards: clients share them.
+func (s *Server) Publish(id fleet.FrontEndID, r *envoy.Resources) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.frontEnds[id] {
+		return fmt.Errorf("front-end %q is not known: name it in SetFrontEnds before publishing", id)
+	}
+	next, err := newSnapshot(r, s.current[id], time.Now())
+	if err != nil {
+		return fmt.Errorf("front-end %q: %w", id, err)
+	}
+	s.current[id] = next
+	for _, n := range s.nodes {
+		if n.id.frontEnd == id {
+			s.advance(n, time.Now())
+		}
+	}
+	return nil
+}
+
+// Counts returns the server's totals.
+func (s *Server) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// ads is the discovery service: delta only.
+type ads struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	delta delta.Server
+}
+
+// DeltaAggregatedResources serves one client.
+func (a ads) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return a.delta.DeltaStreamHandler(stream, resource.AnyType)
+}
+
+// StreamAggregatedResources says what to use instead.
+func (a ads) StreamAggregatedResources(discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return status.Error(codes.Unimplemented, "only delta xDS is served: set ads_config.api_type to DELTA_GRPC in the bootstrap")
+}
