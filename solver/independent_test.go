@@ -1,0 +1,203 @@
+package solver
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"weir/fleet"
+)
+
+// python finds an interpreter that has what testdata/requirements.txt names.
+func python(t *testing.T) string {
+	path := os.Getenv("WEIR_PYTHON")
+	if path == "" {
+		var err error
+		if path, err = filepath.Abs("../.venv/bin/python3"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(path, "-c", "import highspy, numpy").CombinedOutput(); err != nil {
+		t.Skipf("the independent model needs a Python with solver/testdata/requirements.txt at $WEIR_PYTHON or .venv/bin/python3: %v %s", err, out)
+	}
+	return path
+}
+
+// answer is what a model says of a fleet. Cost is Σ rps × (network + base) +
+// waiting + churn; what refusals are priced at stands apart, since it would hide
+// everything else.
+type answer struct {
+	Cost     float64 `json:"cost"`
+	ShedCost float64 `json:"shedCost"`
+}
+
+func TestIndependentModelAgrees(t *testing.T) {
+	const fleets = 200
+	interpreter := python(t)
+	var input bytes.Buffer
+	var want []answer
+	for i := range fleets {
+		s := states.Example(i)
+		want = append(want, ours(t, s))
+		if err := json.NewEncoder(&input).Encode(dump(s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), interpreter, "testdata/independent.py")
+	cmd.Stdin, cmd.Stderr = &input, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shedding := 0
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for i := range fleets {
+		var got answer
+		if err := decoder.Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, i, want[i], got)
+		if want[i].ShedCost > 0 {
+			shedding++
+		}
+	}
+	if shedding < fleets/10 || shedding > fleets*9/10 {
+		t.Errorf("%d of %d fleets shed: too one-sided a test", shedding, fleets)
+	}
+}
+
+func compare(t *testing.T, fleet int, ours, theirs answer) {
+	t.Helper()
+	if !agree(ours.Cost, theirs.Cost) || !agree(ours.ShedCost, theirs.ShedCost) {
+		t.Errorf("fleet %d: cost %v and %v for shedding, independently %v and %v",
+			fleet, ours.Cost, ours.ShedCost, theirs.Cost, theirs.ShedCost)
+	}
+}
+
+func agree(a, b float64) bool {
+	return math.Abs(a-b) <= 1e-6*max(math.Abs(a), math.Abs(b), 1e-3)
+}
+
+func ours(t *testing.T, s *fleet.State) answer {
+	p := newProgram(newModel(s))
+	solution, err := p.solve(solve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := answer{Cost: solution.Objective}
+	for _, c := range p.sheds {
+		cost := solution.X[c.column] * p.Columns[c.column].Cost
+		a.Cost -= cost
+		a.ShedCost += cost
+	}
+	return a
+}
+
+// The dump is the fleet and the beliefs as they are, nothing of our model.
+type (
+	dumpedFleet struct {
+		Headroom float64        `json:"headroom"`
+		Churn    float64        `json:"churn"`
+		Pools    []dumpedPool   `json:"pools"`
+		Classes  []dumpedClass  `json:"classes"`
+		Streams  []dumpedStream `json:"streams"`
+	}
+	dumpedPool struct {
+		Models          []string     `json:"models"`
+		Region          string       `json:"region"`
+		Engines         []string     `json:"engines"` // readiness of each
+		Health          float64      `json:"health"`
+		Factor          float64      `json:"factor"`
+		CapacityRps     float64      `json:"capacityRps"`
+		Reference       [2]float64   `json:"reference"` // prompt, output
+		OutputTokenCost float64      `json:"outputTokenCost"`
+		TTFT            [][2]float64 `json:"ttft"`
+		TBT             [][2]float64 `json:"tbt"`
+	}
+	dumpedClass struct {
+		Models   []string   `json:"models"`
+		Regions  []string   `json:"regions"`
+		Priority int        `json:"priority"`
+		Tokens   [2]float64 `json:"tokens"`
+		Weights  [2]float64 `json:"weights"`
+	}
+	dumpedStream struct {
+		Class    int       `json:"class"`
+		Rps      float64   `json:"rps"`
+		Network  []float64 `json:"network"`  // by pool
+		Previous []float64 `json:"previous"` // share by pool; none: nothing was admitted before
+	}
+)
+
+func dump(s *fleet.State) dumpedFleet {
+	out := dumpedFleet{Headroom: s.Fleet.Options.Headroom, Churn: s.Fleet.Options.ChurnSeconds}
+	for i := range s.Fleet.Pools {
+		out.Pools = append(out.Pools, dumpPool(s, &s.Fleet.Pools[i]))
+	}
+	for i := range s.Fleet.Classes {
+		c := &s.Fleet.Classes[i]
+		out.Classes = append(out.Classes, dumpedClass{
+			Models:   c.Models(),
+			Regions:  c.Requires.Regions,
+			Priority: c.Priority,
+			Tokens:   [2]float64{c.Tokens.Prompt, c.Tokens.Output},
+			Weights:  [2]float64{c.Weights.TTFT, c.Weights.TBT},
+		})
+	}
+	for _, f := range s.Fleet.FrontEnds {
+		for i := range s.Fleet.Classes {
+			out.Streams = append(out.Streams, dumpStream(s, f.ID, i))
+		}
+	}
+	return out
+}
+
+func dumpPool(s *fleet.State, p *fleet.Pool) dumpedPool {
+	points := func(c fleet.Curve) [][2]float64 {
+		out := [][2]float64{}
+		for _, point := range c {
+			out = append(out, [2]float64{point.Utilisation, point.Seconds})
+		}
+		return out
+	}
+	out := dumpedPool{
+		Models:          p.Models,
+		Region:          p.Region,
+		Health:          s.Pools[p.ID].Health,
+		Factor:          s.Pools[p.ID].CapacityFactor,
+		CapacityRps:     p.Profile.CapacityRps,
+		Reference:       [2]float64{p.Profile.Reference.Prompt, p.Profile.Reference.Output},
+		OutputTokenCost: p.Profile.OutputTokenCost,
+		TTFT:            points(p.Profile.TTFT),
+		TBT:             points(p.Profile.TBT),
+	}
+	for _, e := range p.Engines {
+		out.Engines = append(out.Engines, s.Readiness(p.ID, e).String())
+	}
+	return out
+}
+
+func dumpStream(s *fleet.State, f fleet.FrontEndID, class int) dumpedStream {
+	id := fleet.Stream{FrontEnd: f, Class: s.Fleet.Classes[class].ID}
+	out := dumpedStream{Class: class, Rps: s.Demand[id].Rps}
+	var previous *fleet.Route
+	if s.Previous != nil {
+		previous = s.Previous.Route(id)
+	}
+	for _, p := range s.Fleet.Pools {
+		link := fleet.Link{FrontEnd: f, Pool: p.ID}
+		rtt := s.Fleet.Network.RoundTripSeconds[link]
+		if measured, ok := s.Network[link]; ok && s.Fleet.Network.Measured {
+			rtt = measured
+		}
+		out.Network = append(out.Network, rtt)
+		if previous != nil && previous.ShedRps < previous.DemandRps {
+			out.Previous = append(out.Previous, previous.ShareOf(p.ID))
+		}
+	}
+	return out
+}
