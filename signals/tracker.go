@@ -179,7 +179,7 @@ func (t *Tracker) newest() time.Time {
 
 func (t *Tracker) demand(s *fleet.State, fe *fleet.FrontEnd, newest time.Time) {
 	heard := t.frontEnds[fe.ID]
-	silent := newest.Sub(heard.heard) > frontEndSilent || t.fleet.Options.DeclaredOnly
+	silent := newest.Sub(heard.heard) > frontEndSilent
 	for i := range t.fleet.Classes {
 		class := t.fleet.Classes[i].ID
 		d, measured := heard.demand(class)
