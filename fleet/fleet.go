@@ -134,13 +134,14 @@ type Network struct {
 type Options struct {
 	Policy       string        // how a plan is made; "optimal"
 	Tick         time.Duration // time between two rounds of the loop
+	DeclaredOnly bool          // the file's demand rules, whatever is measured
 	Headroom     float64       // share of each pool's capacity that plans leave free
 	ChurnSeconds float64       // γ: what moving one request must gain, seconds
 	MinShare     float64       // smaller shares are given up where capacity allows
 	BodyLimit    int64         // bytes of the largest request body
 	Unreadable   ClassID       // class of requests whose model cannot be read; empty: they get a 400
 	RetryPercent float64       // retries allowed, % of the requests in flight
-	RetryFloor   int           // retries allowed at once however little is in flight; 0: as many as are in flight on the largest engine
+	RetryFloor   int           // retries allowed at once at one Envoy, however little is in flight
 	HealthPath   string        // path of the engines' health checks
 }
 

@@ -183,6 +183,7 @@ func (t *Tracker) demand(s *fleet.State, fe *fleet.FrontEnd, newest time.Time) {
 	for i := range t.fleet.Classes {
 		class := t.fleet.Classes[i].ID
 		d, measured := heard.demand(class)
+		measured = measured && !t.fleet.Options.DeclaredOnly
 		switch {
 		case !measured || silent:
 			d = fleet.Demand{Rps: fe.Demand[class], Source: fleet.SourceDeclared}
