@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,24 +101,41 @@ func readReply(response *http.Response, sent time.Time) ([]byte, time.Duration, 
 	return all, ttft, err
 }
 
-// Chat is the body of a chat completion in which the model comes last, as
-// openai-python sends it. Padding lengthens the system prompt.
+// Chat is the body of the first turn of a conversation. Padding lengthens the
+// system prompt.
 func Chat(model, user string, stream bool, padding int) []byte {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
+	system := "You are terse." + strings.Repeat(" a", padding/2)
+	return chat(model, []message{{"system", system}, {"user", user}}, stream)
+}
+
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// chat puts the model last, as openai-python does.
+func chat(model string, messages []message, stream bool) []byte {
 	body, err := json.Marshal(struct {
 		Messages  []message `json:"messages"`
 		Stream    bool      `json:"stream"`
 		MaxTokens int       `json:"max_tokens"`
 		Model     string    `json:"model"`
-	}{
-		[]message{{"system", "You are terse." + strings.Repeat(" a", padding/2)}, {"user", user}},
-		stream, 4, model,
-	})
+	}{messages, stream, 4, model})
 	if err != nil {
 		panic("stage: " + err.Error()) // strings always marshal
 	}
 	return body
 }
+
+// Turn is the body of one turn of a conversation, which sends all earlier ones
+// again. Only the first user message names the conversation.
+func Turn(model, name string, turn int, stream bool) []byte {
+	messages := []message{{"system", "You are terse."}, {"user", "conversation " + name}}
+	for i := range turn {
+		messages = append(messages, message{"assistant", fmt.Sprint("answer ", i)}, message{"user", fmt.Sprint("and then ", i)})
+	}
+	return chat(model, messages, stream)
+}
+
+// Pick is an engine's address as stateful_session's header has it.
+func Pick(engine string) string { return base64.StdEncoding.EncodeToString([]byte(engine)) }
