@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"unicode"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -16,7 +17,7 @@ import (
 )
 
 // maxModelHeader bounds the model name that is sent on in a header, in bytes.
-const maxModelHeader = 256
+const maxModelHeader = 1024
 
 // reply is an answer to the headers or to the body: one of both is nil.
 type reply struct {
@@ -54,11 +55,11 @@ func header(name string, value []byte) *corev3.HeaderValueOption {
 	}
 }
 
-// fitsHeader says whether a model's name may stand in a header. One that may not
-// is in no rule either.
+// fitsHeader says whether a model's name may stand in a header: Envoy would drop
+// the whole answer over one that may not, and no rule can ask for such a name.
 func fitsHeader(model string) bool {
-	return model != "" && len(model) <= maxModelHeader &&
-		strings.IndexFunc(model, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+	return model != "" && len(model) <= maxModelHeader && strings.TrimSpace(model) == model &&
+		strings.IndexFunc(model, unicode.IsControl) < 0
 }
 
 // next lists the engines for further attempts, for Envoy's override_host.

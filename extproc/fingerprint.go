@@ -69,8 +69,8 @@ func (p *parser) part(part int) error {
 	})
 }
 
-// turn reads one message, and says whether it is the user's.
-func (p *parser) turn(part int) (users bool, err error) {
+// turn reads one message, and says whether the user speaks in it.
+func (p *parser) turn(part int) (userSpeaks bool, err error) {
 	var role string
 	var said uint64
 	err = p.object(func(name []byte) error {
@@ -84,11 +84,12 @@ func (p *parser) turn(part int) (users bool, err error) {
 		}
 		return p.dec.SkipValue()
 	})
-	switch role {
-	case "system", "developer":
+	switch {
+	case said == 0: // no words
+	case role == "system", role == "developer":
 		p.print[partSystemTurns] = combine(p.print[partSystemTurns], said)
-	case "user":
-		p.print[part] = combine(p.print[part], said)
+	case role == "user":
+		p.print[part] = said
 		return true, err
 	}
 	return false, err

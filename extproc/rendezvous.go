@@ -33,7 +33,7 @@ func (c *class) choose(key uint64) choice {
 	var pools ranking[pool]
 	for i := range c.pools {
 		p := &c.pools[i]
-		pools.add(p, score(p.weight, key, p.hash))
+		pools.add(p, p.weight, draw(key, p.hash))
 	}
 	if pools.n == 0 {
 		return out
@@ -55,16 +55,18 @@ func (c *class) choose(key uint64) choice {
 func (p *pool) rank(key uint64) ranking[engine] {
 	var r ranking[engine]
 	for i := range p.engines {
-		r.add(&p.engines[i], score(1, key, p.engines[i].hash))
+		r.add(&p.engines[i], 1, draw(key, p.engines[i].hash))
 	}
 	return r
 }
 
+// draw is the luck of a candidate with a key: even over (0, 1), and independent of
+// its luck with any other key and of any other candidate's.
+func draw(key, candidate uint64) float64 { return unit(mix(key ^ candidate)) }
+
 // score is a candidate's claim on a key. The highest of independent scores falls
 // to each candidate in proportion to its weight.
-func score(weight float64, key, candidate uint64) float64 {
-	return weight / -math.Log(unit(mix(key^candidate)))
-}
+func score(weight, draw float64) float64 { return weight / -math.Log(draw) }
 
 // ranking keeps the candidates with the highest scores, the highest first; of
 // equal ones the earlier.
@@ -74,18 +76,20 @@ type ranking[T any] struct {
 	n     int
 }
 
-func (r *ranking[T]) add(candidate *T, score float64) {
-	i := r.n
-	if i == attempts {
-		i--
-		if score <= r.score[i] {
-			return
-		}
-	} else {
-		r.n++
+func (r *ranking[T]) add(candidate *T, weight, draw float64) {
+	last := attempts - 1
+	// No score is above weight / (1 − draw): most need no logarithm.
+	if r.n == attempts && weight <= r.score[last]*(1-draw) {
+		return
 	}
+	score := score(weight, draw)
+	if r.n == attempts && score <= r.score[last] {
+		return
+	}
+	i := min(r.n, last)
 	for ; i > 0 && r.score[i-1] < score; i-- {
 		r.best[i], r.score[i] = r.best[i-1], r.score[i-1]
 	}
 	r.best[i], r.score[i] = candidate, score
+	r.n = min(r.n+1, attempts)
 }
