@@ -1,0 +1,90 @@
+package config
+
+import (
+	"time"
+
+	"weir/fleet"
+)
+
+// What holds where the file says nothing.
+const (
+	defaultPolicy = "optimal"
+	// Long enough that reports of a whole interval are in, short enough that a
+	// shift of load is answered before queues are felt.
+	defaultTick = 2 * time.Second
+	// Demand moves between two ticks; a pool planned to the brim would queue.
+	defaultHeadroomPercent = 10
+	// Above the noise of measured latencies, so that noise moves nobody.
+	defaultChurn = 5 * time.Millisecond
+	// A smaller share is a handful of conversations: not worth a cold cache.
+	defaultMinSharePercent = 0.1
+	// A long context with images in base64 fits.
+	defaultBodyLimit = 32 << 20
+	// With idle capacity, half as many retries as requests do no harm, and the
+	// death of one engine out of two is covered.
+	defaultRetryPercent = 50
+	// What one dying engine has in flight must be retried all at once; vLLM runs
+	// up to 256 sequences unless told otherwise (max_num_seqs).
+	defaultRetryFloor = 256
+	// The path that vLLM, SGLang, TGI and llama.cpp answer on.
+	defaultHealthPath = "/health"
+	// A prior until a profile is fitted: prefill computes many tokens at once,
+	// decode one at a time, so that an output token costs more.
+	defaultOutputTokenCost = 4
+	// TTFT and decode time are both time that a client waits.
+	defaultLatencyWeight = 1
+)
+
+// defaultReference is a chat turn with some history and an answer of a paragraph.
+var defaultReference = fleet.Tokens{Prompt: 1000, Output: 200}
+
+// defaultAffinity goes from what names one conversation to what names its owner;
+// the fingerprint is last because unlike conversations may share it.
+var defaultAffinity = []fleet.AffinityKey{
+	{Kind: fleet.AffinityHeader, Name: "x-session-id"},
+	{Kind: fleet.AffinityHeader, Name: "x-conversation-id"},
+	{Kind: fleet.AffinityHeader, Name: "session_id"}, // coding agents
+	{Kind: fleet.AffinityBody, Name: "conversation"}, // OpenAI's Responses API
+	{Kind: fleet.AffinityBody, Name: "prompt_cache_key"},
+	{Kind: fleet.AffinityBody, Name: "session_id"},
+	{Kind: fleet.AffinityBody, Name: "metadata.user_id"}, // Anthropic's Messages API: agents put a session in it
+	{Kind: fleet.AffinityBody, Name: "user"},
+	{Kind: fleet.AffinityFingerprint},
+}
+
+// Bounds of the tables that a fleet fills. They are far above what one control
+// plane has been measured with, and keep a runaway file from taking it down.
+const (
+	maxFileBytes    = 4 << 20
+	maxNodes        = 1_000_000 // values read, every use of an alias counted
+	maxNesting      = 32        // the format needs six
+	maxProblems     = 1000
+	maxFrontEnds    = 1000
+	maxPools        = 5000
+	maxLinks        = 1_000_000 // front-ends × pools
+	maxClasses      = 200
+	maxEngines      = 20_000 // of all pools
+	maxRules        = 2000   // of all classes, hosts and models multiplied out
+	maxCurvePoints  = 64
+	maxListed       = 256 // models, labels, capabilities, regions, hosts
+	maxRuleHeaders  = 16
+	maxAffinityKeys = 16
+	maxNameLength   = 63  // names become part of Envoy's cluster and node names
+	maxTextLength   = 512 // model names, header values, paths
+)
+
+// Ranges beyond which a value can only be a slip.
+const (
+	minTick, maxTick           = 100 * time.Millisecond, time.Minute
+	minBodyLimit, maxBodyLimit = 1 << 10, 1 << 30 // Envoy keeps it in 32 bits
+	maxLatency                 = time.Hour
+	maxChurn                   = 10 * time.Second
+	maxRps                     = 1e7
+	minCapacityRps             = 1e-3
+	maxTokens                  = 1e8
+	maxOutputTokenCost         = 1e4
+	maxLatencyWeight           = 1e3
+	maxPriority                = 100
+	maxRetryFloor              = 100_000
+	maxUtilisationPercent      = 1000
+)

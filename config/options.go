@@ -1,0 +1,43 @@
+package config
+
+import (
+	"weir/fleet"
+)
+
+func (r *reader) options(n node) {
+	m := n.mapping("policy", "tick", "demand", "headroom", "churn", "minShare", "bodyLimit", "unreadable",
+		"retryPercent", "retryFloor", "healthPath")
+	r.fleet.Options = fleet.Options{
+		Policy:       m.at("policy").oneOf(defaultPolicy, defaultPolicy),
+		Tick:         m.at("tick").duration(defaultTick, minTick, maxTick),
+		DeclaredOnly: m.at("demand").oneOf("measured", "measured", "declared") == "declared",
+		Headroom:     m.at("headroom").fraction(defaultHeadroomPercent, 100),
+		ChurnSeconds: m.at("churn").duration(defaultChurn, 0, maxChurn).Seconds(),
+		MinShare:     m.at("minShare").fraction(defaultMinSharePercent, 50),
+		BodyLimit:    m.at("bodyLimit").bytes(defaultBodyLimit, minBodyLimit, maxBodyLimit),
+		Unreadable:   r.unreadable(m.at("unreadable")),
+		RetryPercent: m.at("retryPercent").percent(defaultRetryPercent, 100),
+		RetryFloor:   m.at("retryFloor").integer(defaultRetryFloor, 0, maxRetryFloor),
+		HealthPath:   defaultHealthPath,
+	}
+	if path := m.at("healthPath"); path.present() {
+		r.fleet.Options.HealthPath = requestPath(path)
+	}
+}
+
+// fraction reads a percentage below a bound as a fraction of 1.
+func (n node) fraction(fallback, below float64) float64 {
+	v := n.percent(fallback, below)
+	if v >= below {
+		n.wrong("keep it below "+suffixed("%")(below), "%s is too much", suffixed("%")(v))
+	}
+	return v / 100
+}
+
+func (r *reader) unreadable(n node) fleet.ClassID {
+	id := fleet.ClassID(n.text())
+	if id != "" && len(r.fleet.Classes) > 0 && r.fleet.Class(id) == nil {
+		n.wrong("name a class of this file", "there is no class %q", id)
+	}
+	return id
+}
