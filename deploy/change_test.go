@@ -44,12 +44,23 @@ func TestAChangeOfWeightsReachesLiveTraffic(t *testing.T) {
 // halve lowers B's declared demand to what its own pool can serve.
 func halve(t *testing.T, s *stage.Stage) {
 	t.Helper()
+	rewrite(t, s, func(text string) string { return strings.Replace(text, "chat: 120 rps", "chat: 60 rps", 1) })
+}
+
+func breakFile(t *testing.T, s *stage.Stage) {
+	t.Helper()
+	rewrite(t, s, func(text string) string { return text + "\nnonsense: true\n" })
+}
+
+// rewrite changes the fleet file under a running control plane and has it read
+// again.
+func rewrite(t *testing.T, s *stage.Stage, edit func(string) string) {
+	t.Helper()
 	text, err := os.ReadFile(s.FleetFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := strings.Replace(string(text), "chat: 120 rps", "chat: 60 rps", 1)
-	if err := os.WriteFile(s.FleetFile, []byte(changed), 0o644); err != nil {
+	if err := os.WriteFile(s.FleetFile, []byte(edit(string(text))), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Process("weir").Hangup(); err != nil {

@@ -66,7 +66,7 @@ func (s *Stage) startControlPlane(ctx context.Context) error {
 // themselves.
 func (s *Stage) startFrontEnd(ctx context.Context, id fleet.FrontEndID) error {
 	node := string(id) + "-1"
-	socket := filepath.Join(s.dir, "extproc-"+string(id)+".sock")
+	socket := s.Socket(id)
 	_, err := s.launch("extproc-"+string(id), s.bin("weir-extproc"),
 		"--front-end", string(id), "--node-id", node, "--xds", s.XDS, "--listen", socket)
 	if err != nil {
@@ -101,6 +101,11 @@ func (s *Stage) writeBootstrap(ctx context.Context, id fleet.FrontEndID, node, s
 		return "", err
 	}
 	return path, os.WriteFile(filepath.Join(s.dir, "envoy-"+string(id)+".admin"), []byte(admin), 0o644)
+}
+
+// Socket is where the weir-extproc of a front-end serves its Envoy.
+func (s *Stage) Socket(id fleet.FrontEndID) string {
+	return filepath.Join(s.dir, "extproc-"+string(id)+".sock")
 }
 
 // Admin is the address of the admin interface of a front-end's Envoy.
