@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -57,15 +58,8 @@ func (p plan) resources() *envoy.Resources {
 		r.Endpoints = append(r.Endpoints, assignment(class, weight))
 		host.Routes = append(host.Routes, route(class))
 	}
-	slices.SortFunc(host.Routes, func(a, b *routev3.Route) int { return len(b.Name)*100 - len(a.Name)*100 + compare(a.Name, b.Name) })
+	slices.SortFunc(host.Routes, func(a, b *routev3.Route) int { return strings.Compare(a.Name, b.Name) })
 	return r
-}
-
-func compare(a, b string) int {
-	if a < b {
-		return -1
-	}
-	return 1
 }
 
 func cluster(class string) *clusterv3.Cluster {

@@ -3,6 +3,7 @@ package xds
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,35 +34,31 @@ func (p *probe) fence(s *served, last plan) {
 	p.until("Runtime +weir")
 }
 
-func TestFirstSnapshotComesInOrder(t *testing.T) {
+// What refers to other resources comes after them, in whatever order a client has
+// asked.
+func TestTypesComeInOrder(t *testing.T) {
 	t.Parallel()
 	s := serve(t, Options{}, "east")
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(s.dial(t)).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &probe{t: t, stream: stream, held: map[string]map[string]string{}}
+	order := servedTypes(fleet.RoleEnvoy)
+	for i := len(order) - 1; i >= 0; i-- {
+		p.subscribe(envoyNode("n1"), order[i], "*")
+	}
+	eventually(t, "all is asked for", func() bool { c := s.Clients(); return len(c) == 1 && len(c[0].Types) == len(order) })
 	s.publish(t, "east", first)
-	p := s.probe(t, envoyNode("n1"), nil)
-	p.until("Runtime +weir")
-	// The endpoints come once the probe has asked for them by name.
-	if !contains(p.log, "ClusterLoadAssignment +chat") {
-		p.until("ClusterLoadAssignment +chat")
+	for range order {
+		p.next()
 	}
-	order := map[string]int{}
-	for i, line := range p.log {
-		order[line] = i
+	want := []string{
+		"Cluster +chat", "ClusterLoadAssignment +chat", "Listener +weir", "RouteConfiguration +weir", "Runtime +weir",
 	}
-	if got := order["Cluster +chat"]; got != 0 {
-		t.Errorf("clusters came at place %d of %q, want first", got, p.log)
+	if diff := cmp.Diff(want, p.log); diff != "" {
+		t.Errorf("responses (-want +got):\n%s", diff)
 	}
-	if len(p.log) != 5 {
-		t.Errorf("got %q, want each type once", p.log)
-	}
-}
-
-func contains(lines []string, line string) bool {
-	for _, l := range lines {
-		if l == line {
-			return true
-		}
-	}
-	return false
 }
 
 // settled is a probe that has taken the first plan.
@@ -148,7 +145,7 @@ func TestRemovedClassLeavesRoutesFirst(t *testing.T) {
 	}
 	s.publish(t, "east", both)
 	p.until("RouteConfiguration +weir")
-	if !contains(p.since(mark+2), "ClusterLoadAssignment +code") {
+	if !slices.Contains(p.since(mark+2), "ClusterLoadAssignment +code") {
 		t.Errorf("the class came back without its endpoints: %q", p.since(mark+2))
 	}
 }
@@ -194,7 +191,7 @@ func TestRestartedServerSendsWhatChangedMeanwhile(t *testing.T) {
 	again.until("ClusterLoadAssignment +chat")
 	again.fence(restarted, changed)
 	for _, line := range []string{"Cluster +chat", "Listener +weir", "RouteConfiguration +weir"} {
-		if contains(again.log, line) {
+		if slices.Contains(again.log, line) {
 			t.Errorf("%q was sent again", line)
 		}
 	}
@@ -265,7 +262,7 @@ func TestRefusedClusterHoldsItsRoutes(t *testing.T) {
 	eventually(t, "the refusal is known", func() bool { return s.Counts().Nacks == 1 })
 	s.endHolds(time.Now().Add(time.Hour)) // a refusal is an answer: no wait ends
 	p.fence(s, bad)
-	if contains(p.since(5), "RouteConfiguration +weir") {
+	if slices.Contains(p.since(5), "RouteConfiguration +weir") {
 		t.Errorf("routes to a refused cluster were sent: %q", p.since(5))
 	}
 	if !s.Clients()[0].Held {
