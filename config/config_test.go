@@ -115,7 +115,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := fleet.Options{
 		Policy: "optimal", Tick: 2 * time.Second, Headroom: 0.1, ChurnSeconds: 0.005, MinShare: 0.001,
-		BodyLimit: 32 << 20, RetryPercent: 50, HealthPath: "/health",
+		BodyLimit: 32 << 20, RetryPercent: 50, RetryFloor: 256, HealthPath: "/health",
 	}
 	if diff := cmp.Diff(want, f.Options); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
