@@ -38,7 +38,7 @@ type answer struct {
 func TestIndependentModelAgrees(t *testing.T) {
 	const fleets = 200
 	interpreter := python(t)
-	var input bytes.Buffer
+	var input, complaints bytes.Buffer
 	var want []answer
 	for i := range fleets {
 		s := states.Example(i)
@@ -48,10 +48,10 @@ func TestIndependentModelAgrees(t *testing.T) {
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), interpreter, "testdata/independent.py")
-	cmd.Stdin, cmd.Stderr = &input, os.Stderr
+	cmd.Stdin, cmd.Stderr = &input, &complaints
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, &complaints)
 	}
 	shedding := 0
 	decoder := json.NewDecoder(bytes.NewReader(out))

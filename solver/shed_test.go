@@ -225,6 +225,21 @@ func TestWhollyRefusedKeepsReadyShares(t *testing.T) {
 	}
 }
 
+// Idle streams enter with a least demand that nobody asked for.
+func TestWhyLeavesOutTheIdle(t *testing.T) {
+	s := twoClasses(-1, fleet.Tokens{})
+	ask(s, "B", "chat", 200)
+	want := "capacity is short: refusing 50 RPS of chat ("
+	if got := mustPlan(t, s).Why; !strings.HasPrefix(got, want) || strings.Contains(got, "batch") {
+		t.Errorf("why %q, want it to start with %q and not to name batch", got, want)
+	}
+	ask(s, "B", "chat", 150)
+	want = "capacity is short: refusing 0 RPS of batch (A 0, B 0, C 0); full pools: A, B, C"
+	if got := mustPlan(t, s).Why; got != want {
+		t.Errorf("why %q, want %q", got, want)
+	}
+}
+
 func TestClassWithoutEngines(t *testing.T) {
 	s := twoClasses(0, fleet.Tokens{})
 	s.Fleet.Classes[1].Requires.Regions = []string{"nowhere"}

@@ -9,19 +9,28 @@ import (
 )
 
 // why says in an operator's words what is refused and for want of what; nothing
-// when all is admitted.
+// when all is admitted. Rates are what clients ask for, without the least demand
+// of idle streams; idle streams are named only where no other is.
 func (r *routing) why() string {
-	var short, dead, homeless refusals
+	var short, idle, dead, homeless refusals
 	var full []string
 	for i, st := range r.model.streams {
+		asked := r.model.state.Demand[st.id].Rps
 		switch {
 		case r.shed[i] == 0:
+			continue
 		case !st.class.ready():
-			dead.add(st.id, st.demand)
+			dead.add(st.id, asked)
+			continue
+		case asked == 0:
+			idle.add(st.id, asked)
 		default:
-			short.add(st.id, r.shed[i])
-			full = append(full, r.full(st)...)
+			short.add(st.id, min(asked, r.shed[i]))
 		}
+		full = append(full, r.full(st)...)
+	}
+	if short == nil {
+		short = idle
 	}
 	for _, id := range r.model.homeless {
 		homeless.add(id, r.model.state.Demand[id].Rps)
