@@ -123,7 +123,7 @@ func play(t *testing.T, script string) string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(d)
+			elapse(d)
 		default:
 			w.post(func(time.Time) { w.do(t, words) })
 		}

@@ -13,6 +13,7 @@ import (
 // weir-extproc is dead; the budgets by Envoy's retries, at once and without a
 // change of the cluster.
 func shedKey(c fleet.ClassID) string { return "weir.shed." + string(c) }
+
 func budgetKey(c fleet.ClassID) string {
 	return "circuit_breakers." + string(c) + ".default.retry_budget.budget_percent"
 }

@@ -58,7 +58,7 @@ func TestCurve(t *testing.T) {
 	if got := (fleet.Curve{{Utilisation: 0, Seconds: 3}}).At(9); got != 3 {
 		t.Errorf("a curve of one point is %v, want 3 everywhere", got)
 	}
-	if got := (fleet.Curve)(nil).At(1); got != 0 {
+	if got := fleet.Curve(nil).At(1); got != 0 {
 		t.Errorf("an empty curve is %v, want 0", got)
 	}
 }
