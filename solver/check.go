@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"weir/fleet"
 	"weir/solver/lp"
@@ -32,12 +33,13 @@ func check(s *fleet.State) error {
 	p.options(&s.Fleet.Options)
 	for i := range s.Fleet.Pools {
 		p.pool(s, &s.Fleet.Pools[i])
+		p.network(s, &s.Fleet.Pools[i])
 	}
 	for i := range s.Fleet.Classes {
 		p.class(s.Fleet, &s.Fleet.Classes[i])
 	}
 	for i := range s.Fleet.FrontEnds {
-		p.frontEnd(s, s.Fleet.FrontEnds[i].ID)
+		p.demand(s, s.Fleet.FrontEnds[i].ID)
 	}
 	p.previous(s.Previous)
 	return errors.Join(p...)
@@ -91,23 +93,27 @@ func (p *problems) class(f *fleet.Fleet, c *fleet.Class) {
 	}
 }
 
-// frontEnd checks demand and network. A round trip that nobody stated is unknown,
-// and unknown is not 0.
-func (p *problems) frontEnd(s *fleet.State, id fleet.FrontEndID) {
+func (p *problems) demand(s *fleet.State, id fleet.FrontEndID) {
 	for i := range s.Fleet.Classes {
 		stream := fleet.Stream{FrontEnd: id, Class: s.Fleet.Classes[i].ID}
 		p.number(s.Demand[stream].Rps, "demand of %s at %s, RPS", stream.Class, id)
 	}
-	for i := range s.Fleet.Pools {
-		link := fleet.Link{FrontEnd: id, Pool: s.Fleet.Pools[i].ID}
+}
+
+// network checks the links to a pool that some class may use. A round trip that
+// nobody stated is unknown, and unknown is not 0.
+func (p *problems) network(s *fleet.State, pool *fleet.Pool) {
+	if !slices.ContainsFunc(s.Fleet.Classes, func(c fleet.Class) bool { return c.Eligible(pool) }) {
+		return
+	}
+	for i := range s.Fleet.FrontEnds {
+		link := fleet.Link{FrontEnd: s.Fleet.FrontEnds[i].ID, Pool: pool.ID}
 		_, declared := s.Fleet.Network.RoundTripSeconds[link]
 		_, measured := s.Network[link]
 		if !declared && !(measured && s.Fleet.Network.Measured) {
-			p.add("network %s to %s: no round trip is known: declare one", id, link.Pool)
-			continue
-		}
-		if rtt := s.RoundTrip(link); !natural(rtt) {
-			p.number(rtt, "network %s to %s, seconds", id, link.Pool)
+			p.add("network %s to %s: no round trip is known: declare one", link.FrontEnd, link.Pool)
+		} else if rtt := s.RoundTrip(link); !natural(rtt) {
+			p.number(rtt, "network %s to %s, seconds", link.FrontEnd, link.Pool)
 		}
 	}
 }

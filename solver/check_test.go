@@ -78,6 +78,15 @@ func TestBadStates(t *testing.T) {
 	}
 }
 
+func TestUnusedPoolNeedsNoNetwork(t *testing.T) {
+	s := talk()
+	s.Fleet.Pools = append(s.Fleet.Pools, fleet.Pool{ID: "D", Models: []string{"other"}, Engines: engines("D", 1), Profile: shallow(10)})
+	plan := mustPlan(t, s)
+	if got, want := plan.Pools[3], (fleet.PoolPlan{Pool: "D", CapacityRps: 10}); got != want {
+		t.Errorf("unused pool: got %+v, want %+v", got, want)
+	}
+}
+
 // Whatever a solver answers, a plan is right or there is none.
 func TestWrongAnswers(t *testing.T) {
 	tests := []struct {
