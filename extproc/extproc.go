@@ -164,7 +164,7 @@ func (s *Server) onHeaders(x *exchange, m *extprocv3.HttpHeaders) *extprocv3.Pro
 	x.head = newHead(m)
 	switch x.table.need(&x.head) {
 	case nothing:
-		x.phase = settled
+		*x = exchange{phase: settled}
 		s.counters.PassedThrough.Add(1)
 		return onRequestHeaders(pass())
 	case theBody:

@@ -85,6 +85,9 @@ func TestSharesOfLikeNames(t *testing.T) {
 		choice := c.choose(hashOfName(name))
 		got[choice.first().id]++
 	}
+	if len(got) != 8 {
+		t.Errorf("%d engines got keys, want 8", len(got))
+	}
 	for e, n := range got {
 		checkShare(t, string(e), n, keys, 1.0/8)
 	}

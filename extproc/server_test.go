@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ import (
 	"weir/fleet"
 )
 
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // serve runs a server with a view, nil for none yet, and connects to it.
 func serve(t *testing.T, v *fleet.View) (*Server, *grpc.ClientConn) {
@@ -234,7 +235,7 @@ func TestRefusals(t *testing.T) {
 		{"shed", dry, `{"model":"small"}`, 429, "overloaded", "retry later"},
 		{"no engine", sick, `{"model":"small"}`, 503, "no_engine", "no engine"},
 		{"unknown model", nil, `{"model":"a\"b<c>"}`, 404, "model_not_found", "the model `a\"b<c>` is not served"},
-		{"huge model", nil, `{"model":"` + strings.Repeat("ü", 5000) + `"}`, 404, "model_not_found", "ü…` is not served"},
+		{"huge model", nil, `{"model":"x` + strings.Repeat("ü", 5000) + `"}`, 404, "model_not_found", "ü…` is not served"},
 		{"model in another case", nil, `{"Model":"small"}`, 400, "model_unreadable", `no string "model"`},
 		{"model is no string", nil, `{"model":7}`, 400, "model_unreadable", `no string "model"`},
 		{"model is null", nil, `{"model":null}`, 400, "model_unreadable", `no string "model"`},
@@ -410,6 +411,47 @@ func TestInFlightThroughEveryEnd(t *testing.T) {
 	d.cancel()
 	if n := s.Counters().StreamFaults.Load(); n != 0 {
 		t.Errorf("%d ends were taken for faults", n)
+	}
+}
+
+// What cannot be read is not sent for; why is counted.
+func TestUnreadableKinds(t *testing.T) {
+	t.Parallel()
+	s, conn := serve(t, twoPools())
+	const chat = "/v1/chat/completions"
+	for _, m := range []*extprocv3.HttpHeaders{
+		request("POST", chat, "content-type: text/plain"),
+		post(chat, "content-encoding: br"),
+	} {
+		got := open(t, conn).headers(m).GetImmediateResponse()
+		if got.GetStatus().GetCode() != 400 {
+			t.Errorf("got %v, want status 400 without the body", got)
+		}
+	}
+	for _, body := range []string{`[]`, `{`, `{}`, `{"a":1,"a":1}`} {
+		ask(t, open(t, conn), body)
+	}
+	ask(t, open(t, conn), string(gzipped(t, strings.Repeat(" ", 2*minInflated))), "content-encoding: gzip")
+	c := s.Counters()
+	got := []uint64{
+		c.ContentType.Load(), c.Encoding.Load(), c.NotObject.Load(), c.Syntax.Load(),
+		c.NoModel.Load(), c.Duplicate.Load(), c.TooLarge.Load(), c.Unreadable.Load(),
+	}
+	if diff := cmp.Diff([]uint64{1, 1, 1, 1, 1, 1, 1, 7}, got); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+}
+
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	s := New(zaptest.NewLogger(t))
+	for _, usual := range []error{io.EOF, status.Error(codes.Canceled, "reset")} {
+		if err := s.ended(usual); err != nil {
+			t.Errorf("%v is taken for a fault", usual)
+		}
+	}
+	if err := s.ended(status.Error(codes.ResourceExhausted, "too large")); err == nil || s.Counters().StreamFaults.Load() != 1 {
+		t.Errorf("got %v and %d faults, want the error and one", err, s.Counters().StreamFaults.Load())
 	}
 }
 
