@@ -33,6 +33,9 @@ func (s *Stage) Arrivals() ([]Arrival, error) {
 	for i := range s.Fleet.Pools {
 		p := &s.Fleet.Pools[i]
 		for _, e := range p.Engines {
+			if p.TLS != nil {
+				continue // not an engine of ours
+			}
 			some, err := readJournal(s.Journal(e))
 			if err != nil {
 				return nil, err

@@ -14,9 +14,14 @@ import (
 	"weir/fleet"
 )
 
+// startEngines starts the engines of all pools but those behind TLS, which are the
+// caller's own.
 func (s *Stage) startEngines(ctx context.Context) error {
 	for i := range s.Fleet.Pools {
 		p := &s.Fleet.Pools[i]
+		if p.TLS != nil {
+			continue
+		}
 		for _, e := range p.Engines {
 			process, err := s.launch("engine-"+string(e), s.bin("mock-engine"), s.engineArgs(p, e)...)
 			if err != nil {

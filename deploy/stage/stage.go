@@ -24,7 +24,7 @@ type Options struct {
 	Bin       string // folder of weir, weir-extproc and mock-engine
 	Envoy     string // the envoy binary
 	FleetFile string
-	Edit      func(string) string // changes the fleet file's text before it is staged; nil: nothing
+	Edit      func(string) string // changes the staged fleet file's text; nil: nothing
 	// EngineFlags adds flags to the engines of a pool; nil: none.
 	EngineFlags func(fleet.PoolID) []string
 	// Dir keeps logs, journals and sockets; empty: a folder that Close removes.
@@ -91,12 +91,12 @@ func (s *Stage) prepare() error {
 	if err != nil {
 		return err
 	}
-	staged := string(text)
+	staged, err := s.replacePorts(string(text))
+	if err != nil {
+		return err
+	}
 	if s.options.Edit != nil {
 		staged = s.options.Edit(staged)
-	}
-	if staged, err = s.replacePorts(staged); err != nil {
-		return err
 	}
 	s.FleetFile = filepath.Join(s.dir, "fleet.yaml")
 	if err := os.WriteFile(s.FleetFile, []byte(staged), 0o644); err != nil {
