@@ -20,6 +20,10 @@ func (d *document) report(at position, m mistake) {
 	}
 }
 
+// faults counts the problems so far; a caller compares two counts to learn
+// whether what it read in between was sound.
+func (d *document) faults() int { return len(d.problems) }
+
 // bind finds the value of every alias. An anchor counts from its end on, so that
 // no value can contain itself.
 func (d *document) bind(root ast.Node) {
@@ -88,10 +92,6 @@ type node struct {
 	of   string   // the thing that it belongs to, such as `pool "A"`
 	key  string   // where it stands in that, such as "profile.ttft"
 }
-
-// faults counts the problems so far; a caller compares two counts to learn
-// whether what it read in between was sound.
-func (d *document) faults() int { return len(d.problems) }
 
 func (n node) present() bool { return n.tree != nil }
 
