@@ -125,7 +125,14 @@ func newViewClass(s *State, plan *Plan, stream Stream) ViewClass {
 			out.Pools = append(out.Pools, newViewPool(s, p, weights[p.ID]))
 		}
 	}
+	if !out.ready() {
+		out.Admitted = 1 // nothing to save: "no engine" is the clearer answer than "too busy"
+	}
 	return out
+}
+
+func (c *ViewClass) ready() bool {
+	return slices.ContainsFunc(c.Pools, func(p ViewPool) bool { return p.ReadyEngines() > 0 })
 }
 
 func newViewPool(s *State, p *Pool, weight uint32) ViewPool {

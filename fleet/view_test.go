@@ -51,6 +51,25 @@ func TestViewTellsAFrontEndItsPart(t *testing.T) {
 	}
 }
 
+func TestAClassWithoutAReadyEngineIsNotShed(t *testing.T) {
+	f := twoPools()
+	s := fleet.Declared(f)
+	s.Pools = map[fleet.PoolID]fleet.PoolState{}
+	for _, p := range f.Pools {
+		engines := map[fleet.EngineID]fleet.Readiness{}
+		for _, e := range p.Engines {
+			engines[e] = fleet.Unready
+		}
+		s.Pools[p.ID] = fleet.PoolState{Engines: engines}
+	}
+	plan := &fleet.Plan{Routes: []fleet.Route{{
+		FrontEnd: "f", Class: "k", DemandRps: 3, ShedRps: 3, Shares: []fleet.Share{{Pool: "p", Share: 1}},
+	}}}
+	if got := fleet.NewView(s, plan, "f").Class("k").Admitted; got != 1 {
+		t.Errorf("admitted fraction %v, want 1: those requests get a 503, not a 429", got)
+	}
+}
+
 func TestReplicas(t *testing.T) {
 	s := fleet.Declared(twoPools())
 	p := s.Fleet.Pool("p")

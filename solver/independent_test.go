@@ -12,7 +12,7 @@ import (
 	"weir/fleet"
 )
 
-// python finds an interpreter that has what testdata/requirements.txt names.
+// python finds an interpreter that has HiGHS.
 func python(t *testing.T) string {
 	path := os.Getenv("WEIR_PYTHON")
 	if path == "" {
@@ -22,7 +22,7 @@ func python(t *testing.T) string {
 		}
 	}
 	if out, err := exec.Command(path, "-c", "import highspy, numpy").CombinedOutput(); err != nil {
-		t.Skipf("the independent model needs a Python with solver/testdata/requirements.txt at $WEIR_PYTHON or .venv/bin/python3: %v %s", err, out)
+		t.Skipf("the independent model needs a Python with highspy and numpy at $WEIR_PYTHON or .venv/bin/python3, which make setup provides: %v %s", err, out)
 	}
 	return path
 }
