@@ -8,6 +8,10 @@ import (
 	"weir/fleet"
 )
 
+// ownClusters stand in each Envoy's bootstrap; a class becomes a cluster beside
+// them.
+var ownClusters = []fleet.ClassID{"xds", "weir_ext_proc"}
+
 func (r *reader) classes(n node) {
 	for i, item := range n.someOf(maxClasses) {
 		r.class(item, i)
@@ -30,6 +34,9 @@ func (r *reader) class(n node, i int) {
 	c.Match = r.match(m.must("match"), c.ID)
 	if r.fleet.Class(c.ID) != nil {
 		m.at("name").wrong("give it another name", "there is a class of this name already")
+	}
+	if slices.Contains(ownClusters, c.ID) {
+		m.at("name").wrong("give it another name", "every Envoy has a cluster of this name already")
 	}
 	if r.doc.faults() == before {
 		r.servable(m, &c)

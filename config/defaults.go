@@ -76,7 +76,7 @@ const (
 // Ranges beyond which a value can only be a slip.
 const (
 	minTick, maxTick           = 100 * time.Millisecond, time.Minute
-	minBodyLimit, maxBodyLimit = 1 << 10, 1 << 30 // Envoy keeps it in 32 bits
+	minBodyLimit, maxBodyLimit = 1 << 10, 128 << 20 // weir-extproc takes messages of twice that
 	maxLatency                 = time.Hour
 	maxChurn                   = 10 * time.Second
 	maxRps                     = 1e7
