@@ -94,7 +94,7 @@ func (c *Client) answer(resp *discoveryv3.DeltaDiscoveryResponse) (*discoveryv3.
 	answer := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resp.GetTypeUrl(), ResponseNonce: resp.GetNonce()}
 	if err != nil {
 		c.log.Warn("resources refused, the last good ones stay", zap.String("type", shortName(resp.GetTypeUrl())), zap.Error(err))
-		answer.ErrorDetail = status.New(codes.InvalidArgument, truncate(err.Error(), maxRefusal)).Proto()
+		answer.ErrorDetail = status.New(codes.InvalidArgument, shorten(err.Error(), maxRefusal)).Proto()
 	}
 	return answer, nil
 }

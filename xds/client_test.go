@@ -104,6 +104,18 @@ func TestClientThatRefusedGetsAllAgainAfterReconnect(t *testing.T) {
 	f.await(t, "chat=21 chat 3")
 }
 
+func TestLargeResourcesArrive(t *testing.T) {
+	t.Parallel()
+	s := serve(t, Options{}, "east")
+	f := s.follow(t, "east", "n1", fleet.RoleExtProc)
+	r := first.resources()
+	r.Runtimes[0].Layer.Fields["large"] = structString(strings.Repeat("x", 5<<20)) // gRPC's own limit is 4 MiB
+	if err := s.Publish("east", r); err != nil {
+		t.Fatal(err)
+	}
+	f.await(t, "chat=10 chat 1")
+}
+
 // script is a control plane that answers the first request of each type with a
 // fixed response and notes the requests that follow.
 type script struct {
@@ -302,11 +314,17 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-func TestTruncateKeepsWholeCharacters(t *testing.T) {
+func TestShortenKeepsBothEnds(t *testing.T) {
 	t.Parallel()
-	for s, want := range map[string]string{"short": "short", "ööööö": "öö…", "12345": "12345", "123456": "12345…"} {
-		if got := truncate(s, 5); got != want {
-			t.Errorf("truncate(%q) = %q, want %q", s, got, want)
+	for s, want := range map[string]string{
+		"short":         "short",
+		"12345678":      "12345678",
+		"abcdefghijklm": "ab … hijklm",
+		"ööööööö":       "ö … ööö",
+		"aöaaaaaaaaaaa": "a … aaaaaa", // no half characters
+	} {
+		if got := shorten(s, 8); got != want {
+			t.Errorf("shorten(%q) = %q, want %q", s, got, want)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (d *delivery) answered(req *discoveryv3.DeltaDiscoveryRequest) (nack bool) 
 	p := d.pending[i]
 	d.pending = slices.Delete(d.pending, i, i+1)
 	if detail := req.GetErrorDetail(); detail != nil {
-		d.refusal = cmp.Or(truncate(detail.GetMessage(), maxRefusal), "no reason given")
+		d.refusal = cmp.Or(shorten(detail.GetMessage(), maxRefusal), "no reason given")
 		d.nacks++
 		return true
 	}
@@ -123,9 +123,11 @@ func (d *delivery) has(versions map[string]string) bool {
 	return true
 }
 
-func truncate(s string, n int) string {
+// shorten keeps both ends of a reason: Envoy quotes the whole resource first, and
+// says at the end what is wrong with it.
+func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
+	return strings.ToValidUTF8(s[:n/4]+" … "+s[len(s)-n*3/4:], "")
 }

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -41,6 +42,8 @@ type plan struct {
 	weights map[string]uint32
 	budget  float64 // a runtime value
 	listen  uint32  // the listener's port
+
+	connectTimeout time.Duration // of every cluster
 }
 
 func (p plan) resources() *envoy.Resources {
@@ -54,7 +57,9 @@ func (p plan) resources() *envoy.Resources {
 	host := &routev3.VirtualHost{Name: "all", Domains: []string{"*"}}
 	r.Routes[0].VirtualHosts = []*routev3.VirtualHost{host}
 	for class, weight := range p.weights {
-		r.Clusters = append(r.Clusters, cluster(class))
+		c := cluster(class)
+		c.ConnectTimeout = durationpb.New(p.connectTimeout)
+		r.Clusters = append(r.Clusters, c)
 		r.Endpoints = append(r.Endpoints, assignment(class, weight))
 		host.Routes = append(host.Routes, route(class))
 	}

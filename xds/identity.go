@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -58,3 +59,9 @@ func (byIdentity) ID(n *corev3.Node) string {
 }
 
 func (id identity) key() string { return fmt.Sprintf("%q %q %s", id.frontEnd, id.node, id.role) }
+
+func (id identity) fields() []zap.Field {
+	return []zap.Field{
+		zap.String("frontEnd", string(id.frontEnd)), zap.String("node", id.node), zap.String("role", string(id.role)),
+	}
+}

@@ -104,7 +104,7 @@ func (s *Server) take(id identity, req *loadv3.LoadStatsRequest, elapsed time.Du
 // lost, and remembers the batch.
 func (s *Server) repeated(id identity, req *loadv3.LoadStatsRequest) bool {
 	batch := req.GetNode().GetMetadata().GetFields()[batchKey].GetStringValue()
-	if batch == "" {
+	if batch == "" || len(batch) > maxName {
 		return false
 	}
 	if s.batches[id] == batch {
@@ -113,6 +113,6 @@ func (s *Server) repeated(id identity, req *loadv3.LoadStatsRequest) bool {
 	if len(s.batches) >= s.options.MaxClients {
 		clear(s.batches) // costs at most one report counted twice per client
 	}
-	s.batches[id] = truncate(batch, maxName)
+	s.batches[id] = batch
 	return false
 }

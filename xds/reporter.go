@@ -92,11 +92,14 @@ func (r *Reporter) report(ctx context.Context) (reached bool, err error) {
 func receive(ctx context.Context, stream loadv3.LoadReportingService_StreamLoadStatsClient) <-chan error {
 	answers := make(chan error)
 	go func() {
-		for err := error(nil); err == nil; {
-			_, err = stream.Recv()
+		for {
+			_, err := stream.Recv()
 			select {
 			case answers <- err:
 			case <-ctx.Done():
+				return
+			}
+			if err != nil {
 				return
 			}
 		}

@@ -26,6 +26,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	cachelog "github.com/envoyproxy/go-control-plane/pkg/log"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
 	"go.uber.org/zap"
@@ -98,7 +99,7 @@ func New(o Options, log *zap.Logger) *Server {
 	return &Server{
 		options:   o,
 		log:       log,
-		cache:     cache.NewSnapshotCache(true, byIdentity{}, log.Sugar()),
+		cache:     cache.NewSnapshotCache(true, byIdentity{}, cacheLog(log)),
 		frontEnds: map[fleet.FrontEndID]bool{},
 		current:   map[fleet.FrontEndID]snapshot{},
 		nodes:     map[identity]*node{},
@@ -179,6 +180,14 @@ func (s *Server) Publish(id fleet.FrontEndID, r *envoy.Resources) error {
 		}
 	}
 	return nil
+}
+
+// cacheLog brings the cache's log down to our levels: it tells each ACK as news.
+func cacheLog(log *zap.Logger) cachelog.Logger {
+	sugar := log.Sugar()
+	return cachelog.LoggerFuncs{
+		DebugFunc: sugar.Debugf, InfoFunc: sugar.Debugf, WarnFunc: sugar.Warnf, ErrorFunc: sugar.Errorf,
+	}
 }
 
 // Counts returns the server's totals.

@@ -91,6 +91,11 @@ func TestChanges(t *testing.T) {
 			want:  []string{"ClusterLoadAssignment +chat"},
 		},
 		{
+			name:  "a cluster alone: its endpoints come again, which it waits for",
+			plans: []plan{{weights: map[string]uint32{"chat": 10}, budget: 1, listen: 1, connectTimeout: time.Second}},
+			want:  []string{"Cluster +chat", "ClusterLoadAssignment +chat"},
+		},
+		{
 			name:  "a listener alone",
 			plans: []plan{{weights: map[string]uint32{"chat": 10}, budget: 1, listen: 2}},
 			want:  []string{"Listener +weir"},
@@ -296,6 +301,18 @@ func TestExtProcUsesRoutesAfterItsEnvoy(t *testing.T) {
 	other.await(t, "chat=10 code=5 chat code 2")
 	ext.await(t, "chat=10 code=5 chat 2") // endpoints and runtime are not held
 	p.until("RouteConfiguration +weir")
+	ext.await(t, "chat=10 code=5 chat code 2")
+}
+
+func TestExtProcWaitsNoLongerForAnEnvoyThatLeft(t *testing.T) {
+	t.Parallel()
+	s := serve(t, Options{}, "east")
+	p := settled(t, s)
+	ext := s.follow(t, "east", "n1", fleet.RoleExtProc)
+	ext.await(t, "chat=10 chat 1")
+	s.publish(t, "east", plan{weights: map[string]uint32{"chat": 10, "code": 5}, budget: 2, listen: 1})
+	ext.await(t, "chat=10 code=5 chat 2")
+	p.cancel()
 	ext.await(t, "chat=10 code=5 chat code 2")
 }
 

@@ -8,14 +8,21 @@ import (
 	"strings"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"weir/envoy"
 	"weir/fleet"
 )
+
+// clusterMetadata is the namespace of locality metadata that names the version of
+// the cluster.
+const clusterMetadata = "weir.cluster"
 
 // servedTypes lists the resource types of a role, in the order in which they are
 // pushed: what a resource refers to comes before it.
@@ -101,12 +108,18 @@ type snapshot map[string]*collection
 // newSnapshot hashes a front-end's resources; types that are as in old share its
 // collections.
 func newSnapshot(r *envoy.Resources, old snapshot, now time.Time) (snapshot, error) {
-	clusters, err1 := newCollection(r.Clusters, old[resource.ClusterType], now)
-	endpoints, err2 := newCollection(r.Endpoints, old[resource.EndpointType], now)
-	listeners, err3 := newCollection(r.Listeners, old[resource.ListenerType], now)
-	routes, err4 := newCollection(r.Routes, old[resource.RouteType], now)
-	runtimes, err5 := newCollection(r.Runtimes, old[resource.RuntimeType], now)
-	if err := errors.Join(err1, err2, err3, err4, err5, checkEndpoints(r.Endpoints)); err != nil {
+	if err := checkEndpoints(r.Endpoints); err != nil {
+		return nil, err
+	}
+	clusters, err := newCollection(r.Clusters, old[resource.ClusterType], now)
+	if err != nil {
+		return nil, err
+	}
+	endpoints, err1 := newCollection(followClusters(r.Endpoints, clusters.versions), old[resource.EndpointType], now)
+	listeners, err2 := newCollection(r.Listeners, old[resource.ListenerType], now)
+	routes, err3 := newCollection(r.Routes, old[resource.RouteType], now)
+	runtimes, err4 := newCollection(r.Runtimes, old[resource.RuntimeType], now)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	s := snapshot{
@@ -133,6 +146,28 @@ func checkEndpoints(assignments []*endpointv3.ClusterLoadAssignment) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// followClusters notes in the endpoints of each cluster which version of it they
+// belong to, so that they are sent again whenever the cluster is. An Envoy does not
+// ask again for the endpoints of a cluster that has changed, and until they come it
+// neither uses the new form of the cluster nor takes any other, for 15 s by default.
+func followClusters(assignments []*endpointv3.ClusterLoadAssignment, clusters map[string]string) []*endpointv3.ClusterLoadAssignment {
+	out := make([]*endpointv3.ClusterLoadAssignment, len(assignments))
+	for i, a := range assignments {
+		out[i] = proto.CloneOf(a)
+		first := out[i].Endpoints[0]
+		if first.Metadata == nil {
+			first.Metadata = &corev3.Metadata{}
+		}
+		if first.Metadata.FilterMetadata == nil {
+			first.Metadata.FilterMetadata = map[string]*structpb.Struct{}
+		}
+		first.Metadata.FilterMetadata[clusterMetadata] = &structpb.Struct{Fields: map[string]*structpb.Value{
+			"version": structpb.NewStringValue(clusters[a.GetClusterName()]),
+		}}
+	}
+	return out
 }
 
 // checkReferences refuses clusters and listeners whose endpoints or routes are

@@ -8,12 +8,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"weir/fleet"
 )
 
 // node is one identity and what it is served, over however many streams: for a
@@ -145,115 +142,4 @@ func (s *Server) closed(streamID int64) {
 		s.log.Info("xDS client left", n.id.fields()...)
 	}
 	s.advanceNode(n.id, time.Now())
-}
-
-// advanceNode takes both clients of a node as far as they may go.
-func (s *Server) advanceNode(id identity, now time.Time) {
-	for _, id := range []identity{id, id.sibling()} {
-		if n := s.nodes[id]; n != nil {
-			s.advance(n, now)
-		}
-	}
-}
-
-// advance serves a client the next step of its way, if there is one.
-func (s *Server) advance(n *node, now time.Time) {
-	current := s.current[n.id.frontEnd]
-	if current == nil {
-		return
-	}
-	want := current.restrictedTo(n.id.role)
-	next := step(n.served, want, s.progress(n, want))
-	if next.equal(want) {
-		n.heldSince = time.Time{}
-	} else if n.heldSince.IsZero() {
-		n.heldSince = now
-	} else if now.Sub(n.heldSince) >= s.options.HoldFor && !s.refusing(n) {
-		s.counts.Forced++
-		s.log.Warn("xDS client is silent about its clusters: routes are sent without its word", n.id.fields()...)
-		next, n.heldSince = want, time.Time{}
-	}
-	s.serve(n, next)
-}
-
-func (s *Server) serve(n *node, next snapshot) {
-	if n.served != nil && n.served.equal(next) {
-		return
-	}
-	n.served = next
-	if err := s.cache.SetSnapshot(context.Background(), n.id.key(), next); err != nil {
-		s.log.Error("snapshot not set", append(n.id.fields(), zap.Error(err))...)
-	}
-}
-
-// progress says how far a client has come. Routes reach a weir-extproc after its
-// Envoy took them: what it decides, the Envoy must be able to do.
-func (s *Server) progress(n *node, want snapshot) progress {
-	warm := n.has(want, resource.ClusterType) && n.has(want, resource.EndpointType)
-	if envoy := s.nodes[n.id.sibling()]; n.id.role == fleet.RoleExtProc && envoy != nil {
-		warm = warm && envoy.has(want, resource.RouteType)
-	}
-	return progress{warm: warm, routed: n.has(want, resource.ListenerType) && n.has(want, resource.RouteType)}
-}
-
-// has says whether all streams of a client took all of a type, if they ask for it.
-func (n *node) has(want snapshot, typeURL string) bool {
-	for _, st := range n.streams {
-		if d := st.deliveries[typeURL]; d != nil && !d.has(want.GetVersionMap(typeURL)) {
-			return false
-		}
-	}
-	return true
-}
-
-// refusing says whether either client of a node has refused resources: then its
-// last good ones stay.
-func (s *Server) refusing(n *node) bool {
-	for _, id := range []identity{n.id, n.id.sibling()} {
-		if n := s.nodes[id]; n != nil && n.refuses() {
-			return true
-		}
-	}
-	return false
-}
-
-func (n *node) refuses() bool {
-	for _, st := range n.streams {
-		for _, d := range st.deliveries {
-			if d.refusal != "" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// watchHolds ends the waits of silent clients.
-func (s *Server) watchHolds(ctx context.Context) error {
-	ticker := time.NewTicker(min(time.Second, s.options.HoldFor))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-ticker.C:
-			s.endHolds(now)
-		}
-	}
-}
-
-func (s *Server) endHolds(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.nodes {
-		if !n.heldSince.IsZero() {
-			s.advance(n, now)
-		}
-	}
-}
-
-func (id identity) fields() []zap.Field {
-	return []zap.Field{
-		zap.String("frontEnd", string(id.frontEnd)), zap.String("node", id.node), zap.String("role", string(id.role)),
-	}
 }
