@@ -201,12 +201,15 @@ func (s *served) dial(t *testing.T) *grpc.ClientConn {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.After(patience)
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
 	for !condition() {
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatalf("not within %s: %s", patience, what)
+		case <-look.C:
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -402,13 +405,7 @@ func (f *follower) table() string {
 
 func (f *follower) await(t *testing.T, table string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for f.table() != table {
-		if time.Now().After(deadline) {
-			t.Fatalf("table is %q, want %q", f.table(), table)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "the table is "+table, func() bool { return f.table() == table })
 }
 
 var errTest = errors.New("not to my taste")
