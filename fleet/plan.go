@@ -58,7 +58,7 @@ func (r *Route) Admitted() float64 {
 	if r.DemandRps <= 0 {
 		return 1
 	}
-	return 1 - r.ShedRps/r.DemandRps
+	return max(0, 1-r.ShedRps/r.DemandRps) // rounding may shed a little more than all
 }
 
 // Route returns the plan of a stream, or nil.
@@ -88,8 +88,8 @@ const WeightScale = 10_000_000
 
 // Weights turns shares into integers that sum to WeightScale, by largest
 // remainder with ties to the lower pool ID, so that equal plans give equal
-// weights. A positive share weighs at least 1. The shares must be sorted by pool
-// and sum to 1; nil gives nil.
+// weights. A positive share weighs at least 1. The shares must be sorted by pool,
+// positive, and sum to 1; without any there is no weight.
 func Weights(shares []Share) []uint32 {
 	weights := make([]uint32, len(shares))
 	order := make([]int, len(shares))
