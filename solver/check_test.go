@@ -6,30 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 
 	"weir/fleet"
 	"weir/solver/lp"
 )
-
-func TestHold(t *testing.T) {
-	previous := mustPlan(t, talk())
-	held := Hold(previous, "the solver timed out")
-	if held.Status != fleet.Held || held.Why != "the solver timed out" {
-		t.Errorf("status %q, why %q", held.Status, held.Why)
-	}
-	if diff := cmp.Diff(previous.Routes, held.Routes); diff != "" {
-		t.Errorf("routes (-want +got):\n%s", diff)
-	}
-	held.Routes[0].Shares[0].Share = 0
-	held.Pools[0].Rps = 0
-	if previous.Status != fleet.Optimal || previous.Routes[0].Shares[0].Share == 0 || previous.Pools[0].Rps == 0 {
-		t.Error("the copy shares memory with the plan it was made of")
-	}
-	if Hold(nil, "no plan yet") != nil {
-		t.Error("held a plan that never was")
-	}
-}
 
 func TestBadStates(t *testing.T) {
 	nan := math.NaN()

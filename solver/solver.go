@@ -8,7 +8,6 @@ package solver
 
 import (
 	"fmt"
-	"slices"
 
 	"weir/fleet"
 	"weir/solver/lp"
@@ -20,7 +19,7 @@ type Solve func(*lp.Program) (*lp.Solution, error)
 
 // Plan returns the plan of a state. The same state gives the same plan, bit for
 // bit. An error names what is wrong with the state, or why there is no solution;
-// the caller then goes on with the last plan (see [Hold]).
+// the caller then goes on with the last plan.
 func Plan(s *fleet.State, solve Solve) (*fleet.Plan, error) {
 	if err := check(s); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
@@ -38,20 +37,4 @@ func Plan(s *fleet.State, solve Solve) (*fleet.Plan, error) {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
 	return plan, nil
-}
-
-// Hold returns a copy of the previous plan that says that it is held, and why.
-// Without a previous plan it returns nil.
-func Hold(previous *fleet.Plan, why string) *fleet.Plan {
-	if previous == nil {
-		return nil
-	}
-	held := *previous
-	held.Status, held.Why = fleet.Held, why
-	held.Pools = slices.Clone(held.Pools)
-	held.Routes = slices.Clone(held.Routes)
-	for i := range held.Routes {
-		held.Routes[i].Shares = slices.Clone(held.Routes[i].Shares)
-	}
-	return &held
 }
