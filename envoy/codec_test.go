@@ -82,6 +82,17 @@ func TestAnyViewSurvivesTheRoundTrip(t *testing.T) {
 	})
 }
 
+func TestARuleBelowTheListOfModelsIsNoModel(t *testing.T) {
+	want := example()
+	for _, class := range []fleet.ClassID{"chat", "empty"} {
+		rule := fleet.Rule{Path: "/v1/models/" + string(class), Exact: true}
+		want.Routes = append(want.Routes, fleet.ViewRoute{Class: class, Rule: rule})
+	}
+	if diff := cmp.Diff(roundTrip(t, want).Models, want.Models); diff != "" {
+		t.Errorf("decoded models differ (-got +want):\n%s", diff)
+	}
+}
+
 func anyView(t *rapid.T) *fleet.View {
 	v := &fleet.View{
 		FrontEnd:  fleet.FrontEndID(rapid.StringMatching(`[a-z]{1,5}`).Draw(t, "front-end")),

@@ -45,16 +45,17 @@ func Decode(r *Resources) (*fleet.View, error) {
 	return v, nil
 }
 
-// decodeRoutes reads the routes that are named after a class; the others only
-// answer.
+// decodeRoutes reads the routes that are named after a class. The others only
+// answer, and those that do so with a 200 are the list of models.
 func decodeRoutes(host *routev3.VirtualHost, v *fleet.View) error {
 	v.FrontEnd = fleet.FrontEndID(weirFields(host.GetMetadata())[frontEndKey].GetStringValue())
 	v.BodyLimit = int64(host.GetRequestBodyBufferLimit().GetValue())
 	for _, r := range host.Routes {
-		if model, ok := strings.CutPrefix(r.GetMatch().GetPath(), modelsPath+"/"); ok && r.GetDirectResponse() != nil {
-			v.Models = append(v.Models, model)
-		}
 		if r.Name == "" {
+			model, ok := strings.CutPrefix(r.GetMatch().GetPath(), modelsPath+"/")
+			if ok && r.GetDirectResponse().GetStatus() == 200 {
+				v.Models = append(v.Models, model)
+			}
 			continue
 		}
 		if err := decodeRoute(r, v); err != nil {
