@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"weir/fleet"
 	"weir/solver/lp"
 )
