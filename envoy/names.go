@@ -37,12 +37,14 @@ const (
 	Namespace    = "weir" // of dynamic, route and endpoint metadata
 	NextKey      = "next" // dynamic metadata: "ip:port,ip:port", one alternative per further attempt
 	ListenerName = "weir"
-	RouteName    = "weir"      // of the one RouteConfiguration
-	RuntimeName  = "weir"      // of the RTDS layer
-	RoleKey      = "weir.role" // node metadata: "envoy" or "extproc"
+	RouteName    = "weir" // of the one RouteConfiguration
+	RuntimeName  = "weir" // of the RTDS layer
 	XDSCluster   = "xds"
 	ExtProc      = "weir_ext_proc" // static cluster of weir-extproc
 )
+
+// roleKey is node metadata: "envoy" or "extproc".
+const roleKey = "weir.role"
 
 // Resources are what one xDS client is served.
 type Resources struct {
@@ -54,20 +56,20 @@ type Resources struct {
 }
 
 // Node names an xDS client: Envoy and its weir-extproc share the id and differ in
-// the role. A node of role [fleet.RoleEnvoy] that says no role at all is an Envoy.
+// the role.
 func Node(frontEnd fleet.FrontEndID, id string, role fleet.Role) *corev3.Node {
 	return &corev3.Node{
 		Id:      id,
 		Cluster: string(frontEnd),
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-			RoleKey: structpb.NewStringValue(string(role)),
+			roleKey: structpb.NewStringValue(string(role)),
 		}},
 	}
 }
 
-// RoleOf reads a node's role; Envoy is the default.
+// RoleOf reads a node's role; one that says none, or another, is an Envoy.
 func RoleOf(n *corev3.Node) fleet.Role {
-	if fleet.Role(n.GetMetadata().GetFields()[RoleKey].GetStringValue()) == fleet.RoleExtProc {
+	if fleet.Role(n.GetMetadata().GetFields()[roleKey].GetStringValue()) == fleet.RoleExtProc {
 		return fleet.RoleExtProc
 	}
 	return fleet.RoleEnvoy
