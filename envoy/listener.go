@@ -102,11 +102,7 @@ func extProcFilter() *hcmv3.HttpFilter {
 		FailureModeAllow:  true,
 		MessageTimeout:    seconds(messageTimeoutSeconds),
 		AllowModeOverride: true,
-		AllowedOverrideModes: []*extprocv3.ProcessingMode{{
-			RequestBodyMode:     extprocv3.ProcessingMode_BUFFERED,
-			ResponseHeaderMode:  extprocv3.ProcessingMode_SKIP,
-			ResponseTrailerMode: extprocv3.ProcessingMode_SEND,
-		}},
+		AllowedOverrideModes: []*extprocv3.ProcessingMode{BodyMode()},
 		// Asking for the trailers keeps the stream open until the request ends, at
 		// no extra message: open streams are the requests in flight.
 		ProcessingMode: &extprocv3.ProcessingMode{
@@ -123,6 +119,16 @@ func extProcFilter() *hcmv3.HttpFilter {
 		},
 		ForwardRules: &extprocv3.HeaderForwardingRules{DisallowedHeaders: exactAny(DeniedHeaders())},
 	})
+}
+
+// BodyMode is the one mode into which weir-extproc may override: the request's
+// body, whole. Envoy ignores an override that differs from it in anything.
+func BodyMode() *extprocv3.ProcessingMode {
+	return &extprocv3.ProcessingMode{
+		RequestBodyMode:     extprocv3.ProcessingMode_BUFFERED,
+		ResponseHeaderMode:  extprocv3.ProcessingMode_SKIP,
+		ResponseTrailerMode: extprocv3.ProcessingMode_SEND,
+	}
 }
 
 // DeniedHeaders lists the credentials that weir-extproc never sees, so that no

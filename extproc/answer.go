@@ -8,7 +8,6 @@ import (
 	"unicode"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -93,11 +92,7 @@ func refuse(r *refusal) reply {
 // askForBody has Envoy send the body of this one request, whole.
 func askForBody() *extprocv3.ProcessingResponse {
 	out := onRequestHeaders(pass())
-	out.ModeOverride = &filterv3.ProcessingMode{
-		RequestBodyMode:     filterv3.ProcessingMode_BUFFERED,
-		ResponseHeaderMode:  filterv3.ProcessingMode_SKIP,
-		ResponseTrailerMode: filterv3.ProcessingMode_SEND,
-	}
+	out.ModeOverride = envoy.BodyMode()
 	return out
 }
 
