@@ -155,13 +155,16 @@ func hashPolicies(keys []fleet.AffinityKey) []*routev3.RouteAction_HashPolicy {
 	return policies
 }
 
-// retryPolicy tries two further engines while no byte of a response was seen;
-// how many retries there may be at once is bounded by the runtime's budget.
+// Retries is how many further engines a request may be tried on.
+const Retries = 2
+
+// retryPolicy tries further engines while no byte of a response was seen; how
+// many retries there may be at once is bounded by the runtime's budget.
 func retryPolicy() *routev3.RetryPolicy {
 	return &routev3.RetryPolicy{
 		RetryOn:              "reset,connect-failure,refused-stream,retriable-status-codes",
 		RetriableStatusCodes: []uint32{502, 503, 504},
-		NumRetries:           u32(2),
+		NumRetries:           u32(Retries),
 		RetryBackOff:         &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(0.025), MaxInterval: seconds(0.25)},
 		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
 			Name:       "envoy.retry_host_predicates.previous_hosts",

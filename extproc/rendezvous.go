@@ -1,10 +1,14 @@
 package extproc
 
-import "math"
+import (
+	"math"
+
+	"weir/envoy"
+)
 
 // attempts is how many engines a choice names: the first, and one for each retry
 // that Envoy may make, with one to spare for an engine that has just gone.
-const attempts = 4
+const attempts = 1 + envoy.Retries + 1
 
 // noShare is the weight of a pool that the plan gives no share: so little that it
 // never comes before a pool that has one, and is still there when none is.
