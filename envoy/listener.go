@@ -98,10 +98,10 @@ func removePrefix(prefix string) *mutationv3.HeaderMutation {
 // without an answer is laid down by the filters after it and by the routes.
 func extProcFilter() *hcmv3.HttpFilter {
 	return filter("ext_proc", &extprocv3.ExternalProcessor{
-		GrpcService:       grpcService(ExtProc),
-		FailureModeAllow:  true,
-		MessageTimeout:    seconds(messageTimeoutSeconds),
-		AllowModeOverride: true,
+		GrpcService:          grpcService(ExtProc),
+		FailureModeAllow:     true,
+		MessageTimeout:       seconds(messageTimeoutSeconds),
+		AllowModeOverride:    true,
 		AllowedOverrideModes: []*extprocv3.ProcessingMode{BodyMode()},
 		// Asking for the trailers keeps the stream open until the request ends, at
 		// no extra message: open streams are the requests in flight.

@@ -101,7 +101,7 @@ func present(name string, is bool) *routev3.HeaderMatcher {
 func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, unreadable bool) *routev3.Route {
 	route := &routev3.Route{Name: string(c.ID), Match: match, Metadata: routeMetadata(c, unreadable)}
 	if len(c.Pools) == 0 {
-		return answer(route, 503, OpenAIError("no engine serves this class of requests at the moment", "server_error", "no_engine"))
+		return answer(route, 503, NoEngine())
 	}
 	route.Action = &routev3.Route_Route{Route: &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: string(c.ID)},
@@ -186,7 +186,7 @@ func shedRoute(c fleet.ClassID, match *routev3.RouteMatch) *routev3.Route {
 		},
 	}
 	route := &routev3.Route{Match: m, ResponseHeadersToAdd: []*corev3.HeaderValueOption{header("retry-after", "1")}}
-	return answer(route, 429, OpenAIError("capacity is short: retry later", "rate_limit_error", "overloaded"))
+	return answer(route, 429, Overloaded())
 }
 
 func header(name, value string) *corev3.HeaderValueOption {
@@ -206,21 +206,6 @@ func answer(route *routev3.Route, status uint32, body []byte) *routev3.Route {
 	return route
 }
 
-// OpenAIError is an error body in the shape that OpenAI's clients read.
-func OpenAIError(message, kind, code string) []byte {
-	type detail struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    string  `json:"code"`
-	}
-	body, err := json.Marshal(map[string]detail{"error": {Message: message, Type: kind, Code: code}})
-	if err != nil {
-		panic("envoy: " + err.Error()) // strings always marshal
-	}
-	return body
-}
-
 // lastRoutes answer what no rule matched. A request without a readable model goes
 // where the fleet file says, else it is refused; what a live weir-extproc admitted
 // belongs to a class that this Envoy does not know yet.
@@ -234,11 +219,11 @@ func lastRoutes(v *fleet.View) []*routev3.Route {
 	post := headerMatch(":method", exact("POST"))
 	return append(last,
 		answer(&routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: anyPath, Headers: []*routev3.HeaderMatcher{present(HeaderAdmitted, true)}}},
-			503, OpenAIError("this class of requests is being set up: retry", "server_error", "class_not_ready")),
+			503, openAIError("this class of requests is being set up: retry", "server_error", "class_not_ready")),
 		answer(&routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: anyPath, Headers: []*routev3.HeaderMatcher{post, present(HeaderModel, false)}}},
-			400, OpenAIError("the request names no model that can be read: send a JSON object with a string \"model\"", "invalid_request_error", "model_unreadable")),
+			400, Unreadable("send a JSON object with a string \"model\"")),
 		answer(&routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: anyPath}},
-			404, OpenAIError("no such model or path: GET /v1/models lists the models", "invalid_request_error", "model_not_found")),
+			404, UnknownModel("no such model or path")),
 	)
 }
 

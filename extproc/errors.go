@@ -42,25 +42,23 @@ const (
 )
 
 func badRequest(why error) *refusal {
-	message := "the request names no model that can be read: " + why.Error()
 	return &refusal{
 		status: 400, reason: reasonUnreadable, details: "weir_unreadable",
-		body: envoy.OpenAIError(message, "invalid_request_error", "model_unreadable"),
+		body: envoy.Unreadable(why.Error()),
 	}
 }
 
 func noSuchModel(model string) *refusal {
-	message := "the model `" + clip(model) + "` is not served here, or not at this path: GET /v1/models lists the models"
 	return &refusal{
 		status: 404, reason: reasonUnknownModel, details: "weir_unknown_model",
-		body: envoy.OpenAIError(message, "invalid_request_error", "model_not_found"),
+		body: envoy.UnknownModel("the model `" + clip(model) + "` is not served here, or not at this path"),
 	}
 }
 
 func noEngine() *refusal {
 	return &refusal{
 		status: 503, reason: reasonNoEngine, details: "weir_no_engine",
-		body: envoy.OpenAIError("no engine serves this class of requests at the moment", "server_error", "no_engine"),
+		body: envoy.NoEngine(),
 	}
 }
 
@@ -70,7 +68,7 @@ func shed(key uint64) *refusal {
 	return &refusal{
 		status: 429, reason: reasonShed, details: "weir_shed",
 		retryAfterSeconds: 5 + int(mix(key)%5),
-		body:              envoy.OpenAIError("capacity is short: retry later", "rate_limit_error", "overloaded"),
+		body:              envoy.Overloaded(),
 	}
 }
 

@@ -1,0 +1,42 @@
+package envoy
+
+import "encoding/json"
+
+// The bodies of refusals that Envoy gives by itself and that weir-extproc has it
+// give. A client reads the same whichever of the two spoke.
+
+// Unreadable answers a request whose model cannot be read; detail says why, or
+// what to send.
+func Unreadable(detail string) []byte {
+	return openAIError("the request names no model that can be read: "+detail, "invalid_request_error", "model_unreadable")
+}
+
+// UnknownModel answers a request for a model that no class serves; what says so.
+func UnknownModel(what string) []byte {
+	return openAIError(what+": GET /v1/models lists the models", "invalid_request_error", "model_not_found")
+}
+
+// NoEngine answers a request of a class that no engine serves.
+func NoEngine() []byte {
+	return openAIError("no engine serves this class of requests at the moment", "server_error", "no_engine")
+}
+
+// Overloaded answers a request that is shed.
+func Overloaded() []byte {
+	return openAIError("capacity is short: retry later", "rate_limit_error", "overloaded")
+}
+
+// openAIError is an error body in the shape that OpenAI's clients read.
+func openAIError(message, kind, code string) []byte {
+	type detail struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    string  `json:"code"`
+	}
+	body, err := json.Marshal(map[string]detail{"error": {Message: message, Type: kind, Code: code}})
+	if err != nil {
+		panic("envoy: " + err.Error()) // strings always marshal
+	}
+	return body
+}
