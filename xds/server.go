@@ -169,7 +169,7 @@ func (s *Server) Publish(id fleet.FrontEndID, r *envoy.Resources) error {
 	if !s.frontEnds[id] {
 		return fmt.Errorf("front-end %q is not known: name it in SetFrontEnds before publishing", id)
 	}
-	next, err := newSnapshot(r, s.current[id], time.Now())
+	next, err := newSnapshot(r, s.current[id])
 	if err != nil {
 		return fmt.Errorf("front-end %q: %w", id, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -47,15 +46,13 @@ type collection struct {
 	version   string // hash of all versions
 	resources map[string]types.Resource
 	versions  map[string]string // by name: the hash of the resource's bytes
-	since     time.Time         // when this version was published
 }
 
 // newCollection hashes resources; it returns old when nothing has changed.
-func newCollection[M types.Resource](resources []M, old *collection, now time.Time) (*collection, error) {
+func newCollection[M types.Resource](resources []M, old *collection) (*collection, error) {
 	c := &collection{
 		resources: make(map[string]types.Resource, len(resources)),
 		versions:  make(map[string]string, len(resources)),
-		since:     now,
 	}
 	for _, r := range resources {
 		name := cache.GetResourceName(r)
@@ -90,7 +87,6 @@ func (c *collection) keeping(old *collection) *collection {
 	merged := &collection{
 		resources: maps.Clone(old.resources),
 		versions:  maps.Clone(old.versions),
-		since:     c.since,
 	}
 	maps.Copy(merged.resources, c.resources)
 	maps.Copy(merged.versions, c.versions)
@@ -107,18 +103,18 @@ type snapshot map[string]*collection
 
 // newSnapshot hashes a front-end's resources; types that are as in old share its
 // collections.
-func newSnapshot(r *envoy.Resources, old snapshot, now time.Time) (snapshot, error) {
+func newSnapshot(r *envoy.Resources, old snapshot) (snapshot, error) {
 	if err := checkEndpoints(r.Endpoints); err != nil {
 		return nil, err
 	}
-	clusters, err := newCollection(r.Clusters, old[resource.ClusterType], now)
+	clusters, err := newCollection(r.Clusters, old[resource.ClusterType])
 	if err != nil {
 		return nil, err
 	}
-	endpoints, err1 := newCollection(followClusters(r.Endpoints, clusters.versions), old[resource.EndpointType], now)
-	listeners, err2 := newCollection(r.Listeners, old[resource.ListenerType], now)
-	routes, err3 := newCollection(r.Routes, old[resource.RouteType], now)
-	runtimes, err4 := newCollection(r.Runtimes, old[resource.RuntimeType], now)
+	endpoints, err1 := newCollection(followClusters(r.Endpoints, clusters.versions), old[resource.EndpointType])
+	listeners, err2 := newCollection(r.Listeners, old[resource.ListenerType])
+	routes, err3 := newCollection(r.Routes, old[resource.RouteType])
+	runtimes, err4 := newCollection(r.Runtimes, old[resource.RuntimeType])
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ var protoEqual = protocmp.Transform()
 
 func snapshotOf(t *testing.T, p plan, old snapshot) snapshot {
 	t.Helper()
-	s, err := newSnapshot(p.resources(), old, time.Unix(100, 0))
+	s, err := newSnapshot(p.resources(), old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func snapshotOf(t *testing.T, p plan, old snapshot) snapshot {
 func TestVersionsAreThoseOfTheDeltaServer(t *testing.T) {
 	t.Parallel()
 	r := first.resources()
-	s, err := newSnapshot(r, nil, time.Unix(100, 0))
+	s, err := newSnapshot(r, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
