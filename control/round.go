@@ -81,8 +81,12 @@ func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
 	return plan, nil
 }
 
-// measured says whether no front-end's demand is merely declared.
+// measured says whether no front-end's demand is merely declared, unless the file
+// wants it so.
 func measured(s *fleet.State) bool {
+	if s.Fleet.Options.DeclaredOnly {
+		return true
+	}
 	for _, d := range s.Demand {
 		if d.Source == fleet.SourceDeclared {
 			return false

@@ -1,0 +1,75 @@
+package control
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"weir/fleet"
+)
+
+// Keeper saves plans beside the loop, so that a slow or full disk delays nobody.
+// Of plans that come faster than the disk takes them only the last is saved.
+type Keeper struct {
+	Failed atomic.Uint64 // saves that failed; the plan stays in force all the same
+
+	store   Store
+	log     *zap.Logger
+	pending chan Saved
+
+	// Only the goroutine of Run touches these.
+	last      *Saved
+	complaint string // why the last save failed; empty: it did not
+}
+
+// NewKeeper returns a keeper for a store.
+func NewKeeper(store Store, log *zap.Logger) *Keeper {
+	return &Keeper{store: store, log: log, pending: make(chan Saved, 1)}
+}
+
+// Keep takes a plan to save. A held one is not: what it holds was saved when it
+// was made. It is called from one goroutine.
+func (k *Keeper) Keep(saved Saved) {
+	if saved.Plan.Status == fleet.Held {
+		return
+	}
+	select {
+	case <-k.pending: // an older one that was not saved yet
+	default:
+	}
+	k.pending <- saved
+}
+
+// Run saves until the context ends, and what is pending then as well.
+func (k *Keeper) Run(ctx context.Context) error {
+	for {
+		select {
+		case s := <-k.pending:
+			k.save(&s)
+		case <-ctx.Done():
+			select {
+			case s := <-k.pending:
+				k.save(&s)
+			default:
+			}
+			return nil
+		}
+	}
+}
+
+func (k *Keeper) save(s *Saved) {
+	if k.last.same(s) {
+		return
+	}
+	err := k.store.Save(*s)
+	if err == nil {
+		k.last, k.complaint = s, ""
+		return
+	}
+	k.Failed.Add(1)
+	if err.Error() != k.complaint {
+		k.log.Error("plan not saved: after a restart an older one is in force at first", zap.Error(err))
+	}
+	k.complaint = err.Error()
+}

@@ -1,0 +1,160 @@
+package control
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weir/fleet"
+)
+
+// Store is a directory that keeps the last plan over restarts.
+type Store struct{ Dir string }
+
+// Saved is what a store keeps: all that is needed to act on the last plan when
+// nothing else is there.
+type Saved struct {
+	At    time.Time   `json:"at"`
+	Plan  *fleet.Plan `json:"plan"`
+	Fleet string      `json:"fleet"` // text of the fleet file that the plan was made for
+}
+
+// storeFormat is the version of the file's form. Reading another one is an error.
+const storeFormat = 1
+
+const (
+	storeFile    = "plan.json"
+	refusedFile  = "plan.json.refused"
+	maxStoreSize = 256 << 20 // bytes; a plan of 300 front-ends, 2,000 pools and 20 classes is a tenth
+)
+
+// envelope is the form of the file. Sum guards against a torn or edited one.
+type envelope struct {
+	Format int             `json:"format"`
+	Sum    string          `json:"sha256"` // of Saved as it stands in the file
+	Saved  json.RawMessage `json:"saved"`
+}
+
+// Load reads what was saved last. Where nothing was, the error is
+// [fs.ErrNotExist]. A file that cannot be used is set aside, not lost, under the
+// name that the error tells.
+func (s Store) Load() (*Saved, error) {
+	path := filepath.Join(s.Dir, storeFile)
+	saved, err := readSaved(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return saved, err
+	}
+	aside := filepath.Join(s.Dir, refusedFile)
+	if moved := os.Rename(path, aside); moved != nil {
+		return nil, fmt.Errorf("last plan in %s: %w (it stays there: %w)", path, err, moved)
+	}
+	return nil, fmt.Errorf("last plan, now in %s: %w", aside, err)
+}
+
+func readSaved(path string) (*Saved, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() == 0 || info.Size() > maxStoreSize {
+		return nil, fmt.Errorf("a file of %d bytes is no plan", info.Size())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var e envelope
+	if err := json.Unmarshal(text, &e); err != nil {
+		return nil, fmt.Errorf("corrupt: %w", err)
+	}
+	return e.open()
+}
+
+func (e *envelope) open() (*Saved, error) {
+	if e.Format != storeFormat {
+		return nil, fmt.Errorf("format %d, this Weir reads %d: another version wrote it", e.Format, storeFormat)
+	}
+	if sum(e.Saved) != e.Sum {
+		return nil, errors.New("corrupt: the content does not match its checksum")
+	}
+	saved := &Saved{}
+	if err := json.Unmarshal(e.Saved, saved); err != nil {
+		return nil, fmt.Errorf("corrupt: %w", err)
+	}
+	if saved.Plan == nil {
+		return nil, errors.New("corrupt: it holds no plan")
+	}
+	return saved, sound(saved.Plan)
+}
+
+func sum(text []byte) string {
+	hash := sha256.Sum256(text)
+	return hex.EncodeToString(hash[:])
+}
+
+// Save replaces what was saved last, in one step: a crash leaves the old file or
+// the new one.
+func (s Store) Save(saved Saved) error {
+	inner, err := json.Marshal(saved)
+	if err != nil {
+		return fmt.Errorf("save plan: %w", err)
+	}
+	text, err := json.Marshal(envelope{storeFormat, sum(inner), inner})
+	if err != nil {
+		return fmt.Errorf("save plan: %w", err)
+	}
+	if err := os.MkdirAll(s.Dir, 0o750); err != nil {
+		return fmt.Errorf("save plan: %w", err)
+	}
+	if err := replace(filepath.Join(s.Dir, storeFile), text); err != nil {
+		return fmt.Errorf("save plan: %w", err)
+	}
+	return nil
+}
+
+// replace writes a file so that it is there whole or not at all. What a crash
+// leaves half written has one name, so that it is overwritten and never piles up.
+func replace(path string, text []byte) error {
+	half := path + ".new"
+	if err := writeFile(half, text); err != nil {
+		return errors.Join(err, os.Remove(half))
+	}
+	if err := os.Rename(half, path); err != nil {
+		return errors.Join(err, os.Remove(half))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func writeFile(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// same says whether saving b after a would change nothing but the time.
+func (a *Saved) same(b *Saved) bool {
+	if a == nil || a.Fleet != b.Fleet {
+		return false
+	}
+	before, errBefore := json.Marshal(a.Plan)
+	after, errAfter := json.Marshal(b.Plan)
+	return errors.Join(errBefore, errAfter) == nil && bytes.Equal(before, after)
+}
