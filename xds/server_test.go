@@ -240,7 +240,7 @@ func TestNackIsNotSentAgain(t *testing.T) {
 	}
 }
 
-func deliveryOf(t *testing.T, s *served, name string) Delivery {
+func deliveryOf(t *testing.T, s *served, name string) fleet.Delivery {
 	t.Helper()
 	for _, d := range s.Clients()[0].Types {
 		if d.Type == name {
@@ -248,7 +248,7 @@ func deliveryOf(t *testing.T, s *served, name string) Delivery {
 		}
 	}
 	t.Fatalf("no delivery of %s in %+v", name, s.Clients())
-	return Delivery{}
+	return fleet.Delivery{}
 }
 
 func TestRefusedClusterHoldsItsRoutes(t *testing.T) {

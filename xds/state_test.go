@@ -141,7 +141,7 @@ func TestDelivery(t *testing.T) {
 		name    string
 		initial map[string]string
 		steps   func(d *delivery)
-		want    Delivery
+		want    fleet.Delivery
 		has     map[string]string
 		hasNot  map[string]string
 	}{
@@ -153,7 +153,7 @@ func TestDelivery(t *testing.T) {
 		{
 			name:   "sent is not taken",
 			steps:  func(d *delivery) { d.pushed(pushOf("1", a1b1), time.Unix(10, 0)) },
-			want:   Delivery{Sent: "all at 1", Behind: 2, LagSeconds: 90},
+			want:   fleet.Delivery{Sent: "all at 1", Behind: 2, LagSeconds: 90},
 			hasNot: a1b1,
 		},
 		{
@@ -162,7 +162,7 @@ func TestDelivery(t *testing.T) {
 				d.pushed(pushOf("1", a1b1), time.Unix(10, 0))
 				d.answered(ack("1"))
 			},
-			want: Delivery{Sent: "all at 1", Acked: "all at 1", Nonce: "1"},
+			want: fleet.Delivery{Sent: "all at 1", Acked: "all at 1", Nonce: "1"},
 			has:  a1b1,
 		},
 		{
@@ -172,14 +172,14 @@ func TestDelivery(t *testing.T) {
 				d.pushed(pushOf("2", map[string]string{"b": "1"}), time.Unix(20, 0))
 				d.answered(ack("1"))
 			},
-			want: Delivery{Sent: "all at 2", Acked: "all at 1", Nonce: "1", Behind: 1, LagSeconds: 90},
+			want: fleet.Delivery{Sent: "all at 2", Acked: "all at 1", Nonce: "1", Behind: 1, LagSeconds: 90},
 			has:  map[string]string{"a": "1"}, hasNot: a1b1,
 		},
 		{
 			name:    "a removal is behind until it is taken",
 			initial: a1b1,
 			steps:   func(d *delivery) { d.pushed(pushOf("1", nil, "b"), time.Unix(40, 0)) },
-			want:    Delivery{Sent: "all at 1", Behind: 1, LagSeconds: 60},
+			want:    fleet.Delivery{Sent: "all at 1", Behind: 1, LagSeconds: 60},
 			has:     map[string]string{"a": "1"}, hasNot: a1b1,
 		},
 		{
@@ -189,7 +189,7 @@ func TestDelivery(t *testing.T) {
 				d.pushed(pushOf("1", nil, "b"), time.Unix(40, 0))
 				d.answered(ack("1"))
 			},
-			want: Delivery{Sent: "all at 1", Acked: "all at 1", Nonce: "1"},
+			want: fleet.Delivery{Sent: "all at 1", Acked: "all at 1", Nonce: "1"},
 			has:  map[string]string{"a": "1"}, hasNot: map[string]string{"b": "1"},
 		},
 		{
@@ -199,7 +199,7 @@ func TestDelivery(t *testing.T) {
 				d.pushed(pushOf("1", map[string]string{"a": "2"}), time.Unix(50, 0))
 				d.answered(nack("1", "no"))
 			},
-			want: Delivery{Sent: "all at 1", Behind: 1, LagSeconds: 50, Nacks: 1, Error: "no"},
+			want: fleet.Delivery{Sent: "all at 1", Behind: 1, LagSeconds: 50, Nacks: 1, Error: "no"},
 			// The client holds a at 1, but was sent another since.
 			has: map[string]string{"b": "1"}, hasNot: map[string]string{"a": "2"},
 		},
@@ -212,7 +212,7 @@ func TestDelivery(t *testing.T) {
 				d.pushed(pushOf("2", map[string]string{"b": "2"}), time.Unix(60, 0))
 				d.answered(ack("2"))
 			},
-			want: Delivery{Sent: "all at 2", Acked: "all at 2", Nonce: "2", Behind: 1, LagSeconds: 50, Nacks: 1, Error: "no"},
+			want: fleet.Delivery{Sent: "all at 2", Acked: "all at 2", Nonce: "2", Behind: 1, LagSeconds: 50, Nacks: 1, Error: "no"},
 		},
 		{
 			name:    "a refusal ends with the next good version",
@@ -223,7 +223,7 @@ func TestDelivery(t *testing.T) {
 				d.pushed(pushOf("2", map[string]string{"a": "3"}), time.Unix(60, 0))
 				d.answered(ack("2"))
 			},
-			want: Delivery{Sent: "all at 2", Acked: "all at 2", Nonce: "2", Nacks: 1},
+			want: fleet.Delivery{Sent: "all at 2", Acked: "all at 2", Nonce: "2", Nacks: 1},
 			has:  map[string]string{"a": "3"},
 		},
 		{
@@ -241,7 +241,7 @@ func TestDelivery(t *testing.T) {
 				d.answered(ack("7"))
 				d.answered(nack("8", "no"))
 			},
-			want: Delivery{Sent: "all at 1", Behind: 2, LagSeconds: 1},
+			want: fleet.Delivery{Sent: "all at 1", Behind: 2, LagSeconds: 1},
 		},
 	}
 	for _, test := range tests {
