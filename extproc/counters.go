@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Counters count what the server did since it began. Every request that is not
-// passed through is in exactly one of the first five.
+// Counters count what the server did since it began. Every request that it
+// decided about is in exactly one of the first five.
 type Counters struct {
 	Admitted     atomic.Uint64
 	Shed         atomic.Uint64
@@ -15,7 +15,8 @@ type Counters struct {
 	Unreadable   atomic.Uint64 // no model can be read, and no class is named for that
 
 	PassedThrough atomic.Uint64 // requests without a body that no class matches
-	StreamFaults  atomic.Uint64
+	NoTable       atomic.Uint64 // requests left to Envoy, since nothing was heard of the control plane yet
+	StreamFaults  atomic.Uint64 // streams that ended in another way than requests do
 
 	// Where the keys of requests that belong to a class came from.
 	KeyHeader, KeyBody, KeyFingerprint, KeyRandom atomic.Uint64

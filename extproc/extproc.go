@@ -31,8 +31,8 @@ import (
 	"weir/fleet"
 )
 
-// MaxMessage bounds one message from Envoy, in bytes: the largest body limit that
-// a fleet can use is a little less.
+// MaxMessage bounds one message from Envoy, in bytes: a body of the largest limit
+// that a fleet file may set fits twice.
 const MaxMessage = 256 << 20
 
 // Server decides for every request of the Envoys beside it. It serves once
@@ -119,6 +119,7 @@ const (
 func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	x := exchange{table: s.table.Load()}
 	if x.table == nil {
+		s.counters.NoTable.Add(1)
 		return status.Error(codes.Unavailable, "no table yet: the control plane has not been heard")
 	}
 	defer func() { s.leave(&x) }()

@@ -370,6 +370,9 @@ func TestServesOnceItHasATable(t *testing.T) {
 	if _, err := c.stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a table: %v, want Unavailable", err)
 	}
+	if n := s.Counters().NoTable.Load(); n != 1 {
+		t.Errorf("%d requests counted that found no table, want 1", n)
+	}
 	s.Swap(NewTable(twoPools()))
 	check(healthv1.HealthCheckResponse_SERVING)
 	s.Drain()
