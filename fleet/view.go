@@ -83,9 +83,9 @@ func (p *ViewPool) EngineWeight() uint32 {
 	return max(1, p.Weight/uint32(max(1, p.ReadyEngines())))
 }
 
-// NewView returns what a front-end is to be told of a plan. Classes that the plan
-// does not route there (they have no eligible pool with an engine) are listed
-// without pools, so that their requests get a clear answer.
+// NewView returns what a front-end of the state's fleet is to be told of a plan.
+// Classes that the plan does not route there (they have no eligible pool with an
+// engine) are listed without pools, so that their requests get a clear answer.
 func NewView(s *State, plan *Plan, id FrontEndID) *View {
 	f := s.Fleet
 	v := &View{
