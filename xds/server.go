@@ -81,8 +81,8 @@ type Counts struct {
 	Nacks          uint64 `json:"nacks"`          // responses refused by a client
 	Refused        uint64 `json:"refused"`        // clients turned away
 	Forced         uint64 `json:"forced"`         // routes sent to a client that was silent about their clusters
-	Reports        uint64 `json:"reports"`        // load reports taken
-	ReportsDropped uint64 `json:"reportsDropped"` // load reports that found the channel full
+	Reports        uint64 `json:"reports"`        // load reports of known front-ends, repetitions left out
+	ReportsDropped uint64 `json:"reportsDropped"` // of these, the ones that found the channel full
 }
 
 // New returns a server that knows no front-end yet.
