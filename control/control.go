@@ -58,22 +58,17 @@ type Counters struct {
 	EventsDropped atomic.Uint64 // the loop was too far behind to take them
 }
 
-// snapshot is what was believed and decided in one round.
-type snapshot struct {
-	state *fleet.State
-	plan  *fleet.Plan
-}
-
 // Loop is the control loop. [New] makes one, Run runs it once.
 type Loop struct {
 	Counters Counters
 
 	events chan event
-	latest atomic.Pointer[snapshot]
+	latest atomic.Pointer[fleet.Round]
 
 	// Only the goroutine of Run touches these.
 	config      Config
 	plan        *fleet.Plan // the last good one; nil: none
+	planned     time.Time   // when it was made; zero: by an earlier process
 	restored    bool        // plan is of an earlier process
 	started     time.Time
 	why         string // why the last round had no new plan; empty: it had
@@ -113,14 +108,13 @@ func (l *Loop) Post(do func(now time.Time)) bool {
 	}
 }
 
-// Latest is what was believed and decided in the last round: a state of nil
-// before the first, and a plan of nil while there was never one. Both are
-// immutable, and any goroutine may ask.
-func (l *Loop) Latest() (*fleet.State, *fleet.Plan) {
-	if s := l.latest.Load(); s != nil {
-		return s.state, s.plan
+// Latest is what was believed and decided in the last round, and zero before the
+// first. It is immutable, and any goroutine may ask.
+func (l *Loop) Latest() fleet.Round {
+	if r := l.latest.Load(); r != nil {
+		return *r
 	}
-	return nil, nil
+	return fleet.Round{}
 }
 
 // Run runs rounds until ctx ends, and then returns nil. The first comes when

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,20 +39,45 @@ func runLoop(t *testing.T, l *Loop) {
 func TestLatest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(testConfig())
-		if s, p := l.Latest(); s != nil || p != nil {
-			t.Errorf("before the first round: %v, %v", s, p)
+		if r := l.Latest(); r != (fleet.Round{}) {
+			t.Errorf("before the first round: %+v", r)
 		}
 		runLoop(t, l)
 		elapse(time.Second)
 		synctest.Wait()
-		s, p := l.Latest()
-		if s == nil || p == nil || p.Status != fleet.Optimal {
-			t.Fatalf("after the first round: %v, %v", s, p)
+		r := l.Latest()
+		if r.State == nil || r.Plan == nil || r.Plan.Status != fleet.Optimal || !r.Planned.Equal(r.At) {
+			t.Fatalf("after the first round: %+v", r)
 		}
 		elapse(DefaultTick)
 		synctest.Wait()
-		if next, _ := l.Latest(); next == s || next.Previous != p {
+		if next := l.Latest(); next.State == r.State || next.State.Previous != r.Plan || next.At.Sub(r.At) != DefaultTick {
 			t.Error("the next round's state is not a new one with the last plan in it")
+		}
+	})
+}
+
+func TestLatestSaysWhyAndSinceWhenAPlanIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		makePlan, rounds := c.Plan, 0
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) {
+			if rounds++; rounds > 1 {
+				return nil, errors.New("no luck")
+			}
+			return makePlan(s)
+		}
+		c.Publish = func(*fleet.State, *fleet.Plan) error { return errors.New("no line") }
+		l := New(c)
+		runLoop(t, l)
+		elapse(time.Second)
+		synctest.Wait()
+		first := l.Latest()
+		elapse(DefaultTick)
+		synctest.Wait()
+		r := l.Latest()
+		if r.Plan.Status != fleet.Held || !r.Planned.Equal(first.At) || r.Why != "planning failed: no luck" || r.Unpublished != "no line" {
+			t.Errorf("round %+v, want one that holds the plan of %v and says why", r, first.At)
 		}
 	})
 }
@@ -65,8 +91,8 @@ func TestLatestWithoutAPlanShowsTheState(t *testing.T) {
 		runLoop(t, l)
 		elapse(time.Second)
 		synctest.Wait()
-		if s, p := l.Latest(); s == nil || p != nil {
-			t.Errorf("state %v, plan %v; want a state and no plan", s, p)
+		if r := l.Latest(); r.State == nil || r.Plan != nil || r.Why == "" {
+			t.Errorf("round %+v; want a state, no plan and why", r)
 		}
 	})
 }
@@ -160,7 +186,7 @@ func TestRestoredPlanThatLacksAStream(t *testing.T) {
 		runLoop(t, l)
 		elapse(time.Second)
 		synctest.Wait()
-		if _, p := l.Latest(); p == nil || p.Status != fleet.Optimal || p.Route(stream) == nil {
+		if p := l.Latest().Plan; p == nil || p.Status != fleet.Optimal || p.Route(stream) == nil {
 			t.Errorf("plan %+v, want a new one with a route for the stream", p)
 		}
 	})

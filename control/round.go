@@ -22,11 +22,11 @@ func (l *Loop) round() time.Duration {
 	now := time.Now()
 	s := l.config.State(now, l.plan)
 	plan := l.decide(now, s)
-	l.latest.Store(&snapshot{s, plan})
 	if plan != nil {
 		l.publish(s, plan)
 		l.plan = plan
 	}
+	l.latest.Store(&fleet.Round{At: now, State: s, Plan: plan, Planned: l.planned, Why: l.why, Unpublished: l.unpublished})
 	return cmp.Or(max(0, s.Fleet.Options.Tick), DefaultTick)
 }
 
@@ -34,7 +34,7 @@ func (l *Loop) round() time.Duration {
 func (l *Loop) decide(now time.Time, s *fleet.State) *fleet.Plan {
 	plan, err := l.propose(now, s)
 	if err == nil {
-		l.restored = false
+		l.restored, l.planned = false, now
 		l.logChange(plan)
 		l.why = ""
 		return plan

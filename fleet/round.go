@@ -1,0 +1,14 @@
+package fleet
+
+import "time"
+
+// Round is what the control plane believed and decided in the last round of its
+// loop. The zero value is that of a loop that has made none yet.
+type Round struct {
+	At          time.Time
+	State       *State
+	Plan        *Plan     // in force; nil: there was never one
+	Planned     time.Time // when the plan in force was made; zero: by an earlier process
+	Why         string    // why the round made no new plan; empty: it made one
+	Unpublished string    // why the fleet could not be told; empty: it was
+}
