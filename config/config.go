@@ -21,6 +21,16 @@ import (
 
 // Load reads a fleet file. Mistakes in it come back as [Problems].
 func Load(path string) (*fleet.Fleet, error) {
+	data, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// Read returns the text of a fleet file for [Parse], and no more of a file that
+// is too large than shows it to be so.
+func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("fleet file: %w", err)
@@ -30,7 +40,7 @@ func Load(path string) (*fleet.Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet file %s: %w", path, err)
 	}
-	return Parse(path, data)
+	return data, nil
 }
 
 // Parse reads the text of a fleet file; name is the file's in messages. It

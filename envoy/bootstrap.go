@@ -25,7 +25,7 @@ import (
 type Local struct {
 	FrontEnd fleet.FrontEndID
 	NodeID   string
-	XDS      string // "host:port" of the control plane
+	XDS      string // "host:port" of the control plane; not needed by [StaticBootstrap]
 	ExtProc  string // "ip:port", or the path of a Unix socket
 	Admin    string // "ip:port" of Envoy's admin interface
 }
@@ -37,6 +37,22 @@ func Bootstrap(l Local) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	xds, err := xdsCluster(l.XDS)
+	if err != nil {
+		return nil, fmt.Errorf("xds: %w", err)
+	}
+	b.StaticResources.Clusters = append(b.StaticResources.Clusters, xds)
+	b.DynamicResources = &bootstrapv3.Bootstrap_DynamicResources{
+		LdsConfig: ads(), CdsConfig: ads(), AdsConfig: stream(corev3.ApiConfigSource_DELTA_GRPC),
+	}
+	b.ClusterManager = &bootstrapv3.ClusterManager{LoadStatsConfig: stream(corev3.ApiConfigSource_GRPC)}
+	b.LayeredRuntime = runtimeLayers(&bootstrapv3.RuntimeLayer{
+		LayerSpecifier: &bootstrapv3.RuntimeLayer_RtdsLayer_{RtdsLayer: &bootstrapv3.RuntimeLayer_RtdsLayer{Name: RuntimeName, RtdsConfig: ads()}},
+	})
+	return writeBootstrap(b)
+}
+
+func writeBootstrap(b *bootstrapv3.Bootstrap) ([]byte, error) {
 	if err := b.ValidateAll(); err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
@@ -52,26 +68,20 @@ func Bootstrap(l Local) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// bootstrap is what an Envoy has with a control plane or without.
 func bootstrap(l Local) (*bootstrapv3.Bootstrap, error) {
 	admin, err := socketAddress(l.Admin)
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
-	}
-	xds, err := xdsCluster(l.XDS)
-	if err != nil {
-		return nil, fmt.Errorf("xds: %w", err)
 	}
 	extproc, err := extProcCluster(l.ExtProc)
 	if err != nil {
 		return nil, fmt.Errorf("extproc: %w", err)
 	}
 	return &bootstrapv3.Bootstrap{
-		Node:             Node(l.FrontEnd, l.NodeID, fleet.RoleEnvoy),
-		Admin:            &bootstrapv3.Admin{Address: admin},
-		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{LdsConfig: ads(), CdsConfig: ads(), AdsConfig: stream(corev3.ApiConfigSource_DELTA_GRPC)},
-		ClusterManager:   &bootstrapv3.ClusterManager{LoadStatsConfig: stream(corev3.ApiConfigSource_GRPC)},
-		LayeredRuntime:   runtimeLayers(),
-		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{xds, extproc}},
+		Node:            Node(l.FrontEnd, l.NodeID, fleet.RoleEnvoy),
+		Admin:           &bootstrapv3.Admin{Address: admin},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{extproc}},
 	}, nil
 }
 
@@ -83,12 +93,12 @@ func stream(api corev3.ApiConfigSource_ApiType) *corev3.ApiConfigSource {
 	}
 }
 
-// runtimeLayers: what the control plane says, and above it what an operator sets
-// by hand on the admin interface.
-func runtimeLayers() *bootstrapv3.LayeredRuntime {
-	rtds := &bootstrapv3.RuntimeLayer_RtdsLayer_{RtdsLayer: &bootstrapv3.RuntimeLayer_RtdsLayer{Name: RuntimeName, RtdsConfig: ads()}}
+// runtimeLayers: what the plan says, and above it what an operator sets by hand on
+// the admin interface.
+func runtimeLayers(plan *bootstrapv3.RuntimeLayer) *bootstrapv3.LayeredRuntime {
+	plan.Name = RuntimeName
 	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{
-		{Name: RuntimeName, LayerSpecifier: rtds},
+		plan,
 		{Name: "admin", LayerSpecifier: &bootstrapv3.RuntimeLayer_AdminLayer_{AdminLayer: &bootstrapv3.RuntimeLayer_AdminLayer{}}},
 	}}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,15 +10,17 @@ import (
 
 func newBootstrap() *cobra.Command {
 	var l envoy.Local
+	var static bool
+	var state string
 	c := &cobra.Command{
 		Use:   "bootstrap --front-end NAME --node-id ID --xds ADDR --extproc ADDR|SOCKET",
 		Short: "Print the bootstrap of one Envoy",
 		Args:  args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if l.FrontEnd == "" || l.NodeID == "" || l.XDS == "" || l.ExtProc == "" {
-				return fmt.Errorf("%w%w", errors.New("bootstrap needs --front-end, --node-id, --xds and --extproc"), silent{errUsage})
+			if err := checkLocal(l, static, state); err != nil {
+				return err
 			}
-			text, err := envoy.Bootstrap(l)
+			text, err := renderBootstrap(l, static, state)
 			if err != nil {
 				return err
 			}
@@ -32,5 +33,24 @@ func newBootstrap() *cobra.Command {
 	c.Flags().StringVar(&l.XDS, "xds", "", "`host:port` of the control plane")
 	c.Flags().StringVar(&l.ExtProc, "extproc", "", "`ip:port` or Unix socket of this Envoy's weir-extproc")
 	c.Flags().StringVar(&l.Admin, "admin", "127.0.0.1:9901", "`ip:port` of Envoy's admin interface")
+	c.Flags().BoolVar(&static, "static", false, "print one complete file of the last plan, which needs no control plane")
+	c.Flags().StringVar(&state, "state", "", "state `directory` of the control plane that made the plan, for --static")
 	return c
+}
+
+func checkLocal(l envoy.Local, static bool, state string) error {
+	switch {
+	case l.FrontEnd == "" || l.NodeID == "" || l.ExtProc == "" || l.XDS == "" && !static:
+		return fmt.Errorf("bootstrap needs --front-end, --node-id, --xds and --extproc%w", silent{errUsage})
+	case static != (state != ""):
+		return fmt.Errorf("bootstrap takes --static and --state together%w", silent{errUsage})
+	}
+	return nil
+}
+
+func renderBootstrap(l envoy.Local, static bool, state string) ([]byte, error) {
+	if static {
+		return staticBootstrap(state, l)
+	}
+	return envoy.Bootstrap(l)
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +20,7 @@ import (
 )
 
 func newServe() *cobra.Command {
-	var address string
+	var address, state string
 	c := &cobra.Command{
 		Use:   "serve FILE",
 		Short: "Run the control plane",
@@ -33,7 +30,11 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f, err := config.Load(a[0])
+			text, err := config.Read(a[0])
+			if err != nil {
+				return err
+			}
+			f, err := config.Parse(a[0], text)
 			if err != nil {
 				return err
 			}
@@ -42,10 +43,11 @@ func newServe() *cobra.Command {
 				return fmt.Errorf("--xds: %w", err)
 			}
 			log.Info("serving xDS", zap.Stringer("listen", l.Addr()), zap.String("fleet", a[0]))
-			return newPlane(a[0], f, log).run(c.Context(), l)
+			return newPlane(a[0], string(text), f, state, log).run(c.Context(), l)
 		},
 	}
 	c.Flags().StringVar(&address, "xds", "127.0.0.1:18000", "`ip:port` on which Envoys and weir-extprocs find the control plane")
+	c.Flags().StringVar(&state, "state", "", "`directory` that keeps the last plan over restarts")
 	return c
 }
 
@@ -61,17 +63,25 @@ type plane struct {
 	server  *xds.Server
 	reports chan fleet.LoadReport
 	loop    *control.Loop
+	keeper  *control.Keeper // nil: plans are not kept
+
+	fleetText string // what is in force; only the loop's goroutine changes it
+	complaint string // of the goroutine that watches the file
 }
 
-func newPlane(file string, f *fleet.Fleet, log *zap.Logger) *plane {
-	p := &plane{file: file, log: log, tracker: signals.NewTracker(f), reports: make(chan fleet.LoadReport, maxReports)}
+func newPlane(file, text string, f *fleet.Fleet, state string, log *zap.Logger) *plane {
+	p := &plane{file: file, fleetText: text, log: log, tracker: signals.NewTracker(f), reports: make(chan fleet.LoadReport, maxReports)}
 	p.server = xds.New(xds.Options{Reports: p.reports}, log.Named("xds"))
 	p.loop = control.New(control.Config{
-		State:   p.tracker.State,
-		Plan:    makePlan,
-		Publish: p.publish,
-		Log:     log.Named("control"),
+		State:    p.tracker.State,
+		Plan:     makePlan,
+		Publish:  p.publish,
+		Restored: restore(state, log.Named("state")),
+		Log:      log.Named("control"),
 	})
+	if state != "" {
+		p.keeper = control.NewKeeper(control.Store{Dir: state}, log.Named("state"))
+	}
 	p.prober = signals.NewProber(log.Named("probe"), f, func(probe signals.Probe) {
 		p.loop.Post(func(now time.Time) { p.tracker.ObserveProbe(now, probe) })
 	})
@@ -85,7 +95,10 @@ func (p *plane) run(ctx context.Context, l net.Listener) error {
 	group.Go(func() error { return p.prober.Run(ctx) })
 	group.Go(func() error { return p.loop.Run(ctx) })
 	group.Go(func() error { return p.takeReports(ctx) })
-	group.Go(func() error { return p.reloadOnHangup(ctx) })
+	group.Go(func() error { return p.watch(ctx) })
+	if p.keeper != nil {
+		group.Go(func() error { return p.keeper.Run(ctx) })
+	}
 	return group.Wait()
 }
 
@@ -100,36 +113,6 @@ func (p *plane) takeReports(ctx context.Context) error {
 	}
 }
 
-// reloadOnHangup reads the fleet file again on SIGHUP. A bad one is refused with
-// its errors, and the old one stays.
-func (p *plane) reloadOnHangup(ctx context.Context) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-hangup:
-			p.reload()
-		}
-	}
-}
-
-func (p *plane) reload() {
-	f, err := config.Load(p.file)
-	if err != nil {
-		p.log.Error("fleet file refused, the last one stays", zap.String("file", p.file), zap.Error(err))
-		return
-	}
-	p.loop.Post(func(time.Time) {
-		p.tracker.SetFleet(f)
-		p.server.SetFrontEnds(frontEnds(f))
-	})
-	p.prober.SetFleet(f)
-	p.log.Info("fleet file read again", zap.String("file", p.file))
-}
-
 // publish tells every front-end its part of a plan. One that cannot be told does
 // not keep the others from it.
 func (p *plane) publish(s *fleet.State, plan *fleet.Plan) error {
@@ -142,6 +125,7 @@ func (p *plane) publish(s *fleet.State, plan *fleet.Plan) error {
 		}
 		errs = append(errs, err)
 	}
+	p.keep(plan)
 	return errors.Join(errs...)
 }
 

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/config"
+	"weir/control"
+	"weir/envoy"
+	"weir/fleet"
+)
+
+// restore reads the last plan of an earlier process; nil if there is none that
+// can be used, which is logged and no reason not to go on.
+func restore(dir string, log *zap.Logger) *fleet.Plan {
+	if dir == "" {
+		log.Warn("no --state directory: a restart begins without the last plan")
+		return nil
+	}
+	saved, err := control.Store{Dir: dir}.Load()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		log.Info("no last plan: beginning anew", zap.String("state", dir))
+		return nil
+	case err != nil:
+		log.Error("last plan not usable: beginning anew", zap.Error(err))
+		return nil
+	}
+	log.Info("last plan loaded", zap.Time("saved", saved.At), zap.String("state", dir))
+	return saved.Plan
+}
+
+// keep hands a published plan to the keeper, if there is one.
+func (p *plane) keep(plan *fleet.Plan) {
+	if p.keeper != nil {
+		p.keeper.Keep(control.Saved{At: time.Now(), Plan: plan, Fleet: p.fleetText})
+	}
+}
+
+// savedView is what a front-end was told by the last plan in a state directory.
+// Which engines were ready then means nothing now, so all may be tried.
+func savedView(dir string, id fleet.FrontEndID) (*fleet.View, error) {
+	saved, err := control.Store{Dir: dir}.Load()
+	if err != nil {
+		return nil, fmt.Errorf("no plan to render in %s: %w", dir, err)
+	}
+	f, err := config.Parse("fleet file of the last plan", []byte(saved.Fleet))
+	if err != nil {
+		return nil, err
+	}
+	if f.FrontEnd(id) == nil {
+		return nil, fmt.Errorf("the last plan in %s names no front-end %q", dir, id)
+	}
+	return fleet.NewView(fleet.Declared(f), saved.Plan, id), nil
+}
+
+// staticBootstrap renders the last plan in a state directory.
+func staticBootstrap(dir string, l envoy.Local) ([]byte, error) {
+	v, err := savedView(dir, l.FrontEnd)
+	if err != nil {
+		return nil, err
+	}
+	return envoy.StaticBootstrap(l, v)
+}
