@@ -100,7 +100,7 @@ func TestEverything(t *testing.T) {
 		}},
 		Options: fleet.Options{
 			Policy: "optimal", Tick: 5 * time.Second, DeclaredOnly: true, Headroom: 0.125, ChurnSeconds: 0.002, MinShare: 0.01,
-			BodyLimit: 8 << 20, Unreadable: "rest", RetryPercent: 20, RetryFloor: 3, HealthPath: "/healthz",
+			BodyLimit: 8 << 20, Idle: 90 * time.Second, Unreadable: "rest", RetryPercent: 20, RetryFloor: 3, HealthPath: "/healthz",
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -115,7 +115,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := fleet.Options{
 		Policy: "optimal", Tick: 2 * time.Second, Headroom: 0.1, ChurnSeconds: 0.005, MinShare: 0.001,
-		BodyLimit: 32 << 20, RetryPercent: 50, RetryFloor: 256, HealthPath: "/health",
+		BodyLimit: 32 << 20, Idle: 5 * time.Minute, RetryPercent: 50, RetryFloor: 256, HealthPath: "/health",
 	}
 	if diff := cmp.Diff(want, f.Options); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)

@@ -20,6 +20,8 @@ const (
 	defaultMinSharePercent = 0.1
 	// A long context with images in base64 fits.
 	defaultBodyLimit = 32 << 20
+	// A long prompt on a busy engine waits minutes for its first token.
+	defaultIdle = 5 * time.Minute
 	// With idle capacity, half as many retries as requests do no harm, and the
 	// death of one engine out of two is covered.
 	defaultRetryPercent = 50
@@ -77,6 +79,7 @@ const (
 const (
 	minTick, maxTick           = 100 * time.Millisecond, time.Minute
 	minBodyLimit, maxBodyLimit = 1 << 10, 128 << 20 // weir-extproc takes messages of twice that
+	minIdle, maxIdle           = time.Second, 24 * time.Hour
 	maxLatency                 = time.Hour
 	maxChurn                   = 10 * time.Second
 	maxRps                     = 1e7

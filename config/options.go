@@ -5,7 +5,7 @@ import (
 )
 
 func (r *reader) options(n node) {
-	m := n.mapping("policy", "tick", "demand", "headroom", "churn", "minShare", "bodyLimit", "unreadable",
+	m := n.mapping("policy", "tick", "demand", "headroom", "churn", "minShare", "bodyLimit", "idle", "unreadable",
 		"retryPercent", "retryFloor", "healthPath")
 	r.fleet.Options = fleet.Options{
 		Policy:       m.at("policy").oneOf(defaultPolicy, defaultPolicy),
@@ -15,6 +15,7 @@ func (r *reader) options(n node) {
 		ChurnSeconds: m.at("churn").duration(defaultChurn, 0, maxChurn).Seconds(),
 		MinShare:     m.at("minShare").fraction(defaultMinSharePercent, 50),
 		BodyLimit:    m.at("bodyLimit").bytes(defaultBodyLimit, minBodyLimit, maxBodyLimit),
+		Idle:         m.at("idle").duration(defaultIdle, minIdle, maxIdle),
 		Unreadable:   r.unreadable(m.at("unreadable")),
 		RetryPercent: m.at("retryPercent").percent(defaultRetryPercent, 100),
 		RetryFloor:   m.at("retryFloor").integer(defaultRetryFloor, 0, maxRetryFloor),

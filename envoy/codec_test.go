@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -18,6 +19,7 @@ func example() *fleet.View {
 		FrontEnd:  "eu",
 		Listen:    "127.0.0.1:10001",
 		BodyLimit: 32 << 20,
+		Idle:      5 * time.Minute,
 		Models:    []string{"large", "small"},
 		Routes: []fleet.ViewRoute{
 			{Class: "chat", Rule: fleet.Rule{Model: "large"}},

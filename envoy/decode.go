@@ -12,7 +12,9 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -21,7 +23,7 @@ import (
 
 // Decode reads a view back from the resources that a client was served. Routes,
 // endpoints and runtime are needed, which is what weir-extproc subscribes to;
-// the listener's address and TLS are known only where listeners and clusters
+// the listener's address and limits and TLS are known only where listeners and clusters
 // are given.
 func Decode(r *Resources) (*fleet.View, error) {
 	if len(r.Routes) != 1 || len(r.Routes[0].GetVirtualHosts()) != 1 {
@@ -29,7 +31,9 @@ func Decode(r *Resources) (*fleet.View, error) {
 	}
 	v := &fleet.View{}
 	for _, l := range r.Listeners {
-		v.Listen = addressOf(l.GetAddress())
+		if err := decodeListener(l, v); err != nil {
+			return nil, err
+		}
 	}
 	if err := decodeRoutes(r.Routes[0].VirtualHosts[0], v); err != nil {
 		return nil, err
@@ -43,6 +47,20 @@ func Decode(r *Resources) (*fleet.View, error) {
 		}
 	}
 	return v, nil
+}
+
+func decodeListener(l *listenerv3.Listener, v *fleet.View) error {
+	v.Listen = addressOf(l.GetAddress())
+	manager := &hcmv3.HttpConnectionManager{}
+	for _, chain := range l.GetFilterChains() {
+		for _, f := range chain.GetFilters() {
+			if err := f.GetTypedConfig().UnmarshalTo(manager); err != nil {
+				return fmt.Errorf("listener %q: %w", l.GetName(), err)
+			}
+		}
+	}
+	v.Idle = manager.GetStreamIdleTimeout().AsDuration()
+	return nil
 }
 
 // decodeRoutes reads the routes that are named after a class. The others only

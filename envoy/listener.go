@@ -26,15 +26,10 @@ import (
 	"weir/fleet"
 )
 
-// Time limits of the listener, in seconds.
-const (
-	// A stream may be silent for that long: a long prompt on a busy engine waits
-	// minutes for its first token. There is no total limit.
-	idleSeconds = 300
-	// Handing a body of 32 MiB to weir-extproc takes some hundred milliseconds on
-	// a busy core; a dead one is noticed by its health check long before.
-	messageTimeoutSeconds = 1
-)
+// messageTimeoutSeconds bounds one answer of weir-extproc. Handing it a body of
+// 32 MiB takes some hundred milliseconds on a busy core; a dead one is noticed by
+// its health check long before.
+const messageTimeoutSeconds = 1
 
 // encodeListener writes the one listener of a front-end. Its chain of filters:
 // strip our headers from clients, ask weir-extproc, read the model from the body
@@ -51,7 +46,7 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 			Mutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix), removePrefix(HeaderGateway)},
 		})},
 		HttpFilters:                []*hcmv3.HttpFilter{extProcFilter(), bodyModelFilter(v), pickFilter(), routerFilter()},
-		StreamIdleTimeout:          seconds(idleSeconds),
+		StreamIdleTimeout:          seconds(v.Idle.Seconds()), // there is no total limit
 		RequestTimeout:             seconds(0),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		PreserveExternalRequestId:  true,

@@ -106,7 +106,6 @@ func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, unreadable bool) 
 	route.Action = &routev3.Route_Route{Route: &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: string(c.ID)},
 		Timeout:          seconds(0),
-		IdleTimeout:      seconds(idleSeconds),
 		HashPolicy:       hashPolicies(c.Affinity),
 		RetryPolicy:      retryPolicy(),
 	}}

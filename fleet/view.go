@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // View is what one front-end is told: the part of a plan that concerns it,
@@ -12,6 +13,7 @@ type View struct {
 	FrontEnd   FrontEndID
 	Listen     string // "ip:port"
 	BodyLimit  int64  // bytes
+	Idle       time.Duration
 	Models     []string
 	Routes     []ViewRoute // in the order in which they are tried
 	Classes    []ViewClass // by ID
@@ -92,6 +94,7 @@ func NewView(s *State, plan *Plan, id FrontEndID) *View {
 		FrontEnd:   id,
 		Listen:     f.FrontEnd(id).Listen,
 		BodyLimit:  f.Options.BodyLimit,
+		Idle:       f.Options.Idle,
 		Unreadable: f.Options.Unreadable,
 	}
 	for i := range f.Classes {
