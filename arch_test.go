@@ -35,8 +35,9 @@ type room struct {
 const (
 	protos  = "github.com/envoyproxy/go-control-plane/envoy github.com/cncf/xds/go google.golang.org/protobuf"
 	servers = protos + " github.com/envoyproxy/go-control-plane/pkg google.golang.org/grpc google.golang.org/genproto/googleapis/rpc" +
-		" go.uber.org/zap golang.org/x/sync"
-	command = "github.com/spf13/cobra github.com/goccy/go-yaml google.golang.org/grpc go.uber.org/zap golang.org/x/sync"
+		" go.uber.org/zap golang.org/x/sync " + metrics
+	metrics = "github.com/prometheus/client_golang"
+	command = metrics + " github.com/spf13/cobra github.com/goccy/go-yaml google.golang.org/grpc go.uber.org/zap golang.org/x/sync"
 
 	// testTools are what any test may import.
 	testTools = "github.com/google/go-cmp pgregory.net/rapid github.com/rogpeppe/go-internal go.uber.org/zap"
@@ -47,11 +48,12 @@ var rooms = map[string]room{
 	".":                {},
 	"fleet":            {},
 	"config":           {ours: "fleet", modules: "github.com/goccy/go-yaml"},
-	"signals":          {ours: "fleet", modules: "go.uber.org/zap golang.org/x/sync", tests: "config"},
+	"signals":          {ours: "fleet", modules: "go.uber.org/zap golang.org/x/sync " + metrics, tests: "config"},
 	"solver":           {ours: "fleet solver/lp", tests: "config solver/clp"},
 	"solver/lp":        {tests: "solver/clp"},
 	"solver/clp":       {ours: "solver/lp", modules: "github.com/lanl/clp"},
-	"control":          {ours: "fleet", modules: "go.uber.org/zap golang.org/x/sync", tests: "config solver solver/lp solver/clp"},
+	"control":          {ours: "fleet", modules: "go.uber.org/zap golang.org/x/sync " + metrics, tests: "config solver solver/lp solver/clp"},
+	"admin":            {ours: "fleet", modules: metrics},
 	"envoy":            {ours: "fleet", modules: protos + " github.com/cespare/xxhash/v2", tests: "config"},
 	"xds":              {ours: "fleet envoy", modules: servers, tests: "config"},
 	"extproc":          {ours: "fleet envoy", modules: servers + " github.com/cespare/xxhash/v2 github.com/go-json-experiment/json", tests: "config"},
@@ -59,16 +61,16 @@ var rooms = map[string]room{
 	"deploy/stage":     {ours: "fleet config", modules: "golang.org/x/sync", tests: "*"},
 	"deploy/demo":      {ours: "fleet config envoy xds deploy/stage", modules: "go.uber.org/zap golang.org/x/sync", tests: "*"},
 	"cmd/mock-engine":  {},
-	"cmd/weir-extproc": {ours: "fleet envoy xds extproc", modules: command},
+	"cmd/weir-extproc": {ours: "fleet envoy xds extproc admin", modules: command},
 	"cmd/weir": {
-		ours:    "fleet config signals solver solver/lp solver/clp control envoy xds deploy/demo",
+		ours:    "fleet config signals solver solver/lp solver/clp control envoy xds admin deploy/demo",
 		modules: command,
 		tests:   "*",
 	},
 }
 
 // folders are the top-level folders; those that git ignores are left out.
-var folders = strings.Fields("cmd config control deploy docs envoy extproc fleet signals solver testdata tools xds")
+var folders = strings.Fields("admin cmd config control deploy docs envoy extproc fleet signals solver testdata tools xds")
 
 // ignored are top-level folders that a build leaves behind.
 var ignored = strings.Fields("bin out")

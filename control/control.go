@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"weir/fleet"
@@ -49,21 +50,24 @@ type Config struct {
 
 // Counters count rounds and what went wrong in them. Any goroutine may read them.
 type Counters struct {
-	Rounds        atomic.Uint64
-	PlansFailed   atomic.Uint64 // rounds in which no plan could be made
-	PlansRefused  atomic.Uint64 // rounds whose plan a guard refused
-	RoundsHeld    atomic.Uint64 // rounds that published the last plan again
-	RoundsEmpty   atomic.Uint64 // rounds that had nothing to publish
-	PublishErrors atomic.Uint64
-	EventsDropped atomic.Uint64 // the loop was too far behind to take them
+	Rounds          atomic.Uint64
+	PlansFailed     atomic.Uint64 // rounds in which no plan could be made
+	PlansRefused    atomic.Uint64 // rounds whose plan a guard refused
+	RoundsHeld      atomic.Uint64 // rounds that published the last plan again
+	RoundsEmpty     atomic.Uint64 // rounds that had nothing to publish
+	PublishErrors   atomic.Uint64
+	EventsDropped   atomic.Uint64 // the loop was too far behind to take them
+	RestoredDropped atomic.Uint64 // plans of an earlier process that made no sense
+	StartsUnprobed  atomic.Uint64 // first rounds before every engine was probed
 }
 
 // Loop is the control loop. [New] makes one, Run runs it once.
 type Loop struct {
 	Counters Counters
 
-	events chan event
-	latest atomic.Pointer[fleet.Round]
+	events   chan event
+	latest   atomic.Pointer[fleet.Round]
+	planning prometheus.Histogram
 
 	// Only the goroutine of Run touches these.
 	config      Config
@@ -83,11 +87,12 @@ type event struct {
 // New returns a loop. A restored plan that is not sound is dropped, with a
 // warning.
 func New(c Config) *Loop {
-	l := &Loop{config: c, events: make(chan event, maxEvents)}
+	l := &Loop{config: c, events: make(chan event, maxEvents), planning: newPlanning()}
 	if c.Restored == nil {
 		return l
 	}
 	if err := sound(c.Restored); err != nil {
+		l.Counters.RestoredDropped.Add(1)
 		c.Log.Warn("restored plan dropped", zap.Error(err))
 		return l
 	}
@@ -160,6 +165,7 @@ func (l *Loop) awaitProbes(ctx context.Context) bool {
 				return true
 			}
 		case <-deadline.C:
+			l.Counters.StartsUnprobed.Add(1)
 			return true
 		}
 	}

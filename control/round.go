@@ -69,7 +69,9 @@ func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
 	if l.restored && now.Sub(l.started) < reportWait && !measured(s) && newJudge(s, l.plan).complete() == nil {
 		return nil, errRestored
 	}
+	began := time.Now()
 	plan, err := l.config.Plan(s)
+	l.planning.Observe(time.Since(began).Seconds())
 	if err != nil {
 		l.Counters.PlansFailed.Add(1)
 		return nil, fmt.Errorf("planning failed: %w", err)

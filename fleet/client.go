@@ -44,3 +44,9 @@ func (c *Client) LagSeconds() float64 {
 	}
 	return lag
 }
+
+// Refusing says whether the client refused something and has not taken its
+// successor yet.
+func (c *Client) Refusing() bool {
+	return slices.ContainsFunc(c.Types, func(d Delivery) bool { return d.Error != "" })
+}

@@ -73,9 +73,14 @@ func (s *State) ReadyEngines(p *Pool) int {
 // Replicas is how many fresh replicas a pool is worth: ready engines × health ×
 // capacity factor.
 func (s *State) Replicas(p *Pool) float64 {
-	st := s.Pools[p.ID]
-	return float64(s.ReadyEngines(p)) * orOne(st.Health) * orOne(st.CapacityFactor)
+	return float64(s.ReadyEngines(p)) * s.Health(p.ID) * s.CapacityFactor(p.ID)
 }
+
+// Health is the share of a pool's capacity that its health leaves.
+func (s *State) Health(p PoolID) float64 { return orOne(s.Pools[p].Health) }
+
+// CapacityFactor is what the evidence makes of a pool's profile.
+func (s *State) CapacityFactor(p PoolID) float64 { return orOne(s.Pools[p].CapacityFactor) }
 
 func orOne(x float64) float64 {
 	if x == 0 {

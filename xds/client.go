@@ -3,6 +3,7 @@ package xds
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -17,12 +18,22 @@ import (
 // Client follows all resources of its node's role over delta ADS: routes,
 // endpoints and runtime for a weir-extproc, everything for an Envoy.
 type Client struct {
+	Counters ClientCounters
+
 	conn     *grpc.ClientConn
 	node     *corev3.Node
 	onUpdate func(*envoy.Resources) error
 	log      *zap.Logger
 	types    []string
 	mirror   mirror
+}
+
+// ClientCounters count what a client met. Any goroutine may read them.
+type ClientCounters struct {
+	Connected atomic.Bool   // the control plane answers
+	Streams   atomic.Uint64 // attempts to follow it; more than one: it was away
+	Updates   atomic.Uint64 // responses taken
+	Refused   atomic.Uint64 // responses refused; the last good resources stay
 }
 
 // NewClient returns a client for a node of [envoy.Node] on a connection of [Dial].
@@ -43,6 +54,8 @@ func (c *Client) Run(ctx context.Context) error { return forever(ctx, c.log, c.f
 
 // follow reads one stream to its end.
 func (c *Client) follow(ctx context.Context) (reached bool, err error) {
+	c.Counters.Streams.Add(1)
+	defer c.Counters.Connected.Store(false)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(c.conn).DeltaAggregatedResources(ctx)
@@ -61,6 +74,7 @@ func (c *Client) follow(ctx context.Context) (reached bool, err error) {
 		if !reached {
 			c.log.Info("control plane reached")
 			reached = true
+			c.Counters.Connected.Store(true)
 		}
 		answer, err := c.answer(resp)
 		if err != nil {
@@ -92,7 +106,10 @@ func (c *Client) answer(resp *discoveryv3.DeltaDiscoveryResponse) (*discoveryv3.
 	}
 	m.refused = err != nil
 	answer := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resp.GetTypeUrl(), ResponseNonce: resp.GetNonce()}
-	if err != nil {
+	if err == nil {
+		c.Counters.Updates.Add(1)
+	} else {
+		c.Counters.Refused.Add(1)
 		c.log.Warn("resources refused, the last good ones stay", zap.String("type", shortName(resp.GetTypeUrl())), zap.Error(err))
 		answer.ErrorDetail = status.New(codes.InvalidArgument, shorten(err.Error(), maxRefusal)).Proto()
 	}

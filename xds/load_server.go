@@ -89,7 +89,12 @@ func (s *Server) take(id identity, req *loadv3.LoadStatsRequest, elapsed time.Du
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.repeated(id, req) || !s.frontEnds[id.frontEnd] {
+	switch {
+	case s.repeated(id, req):
+		s.counts.ReportsRepeated++
+		return
+	case !s.frontEnds[id.frontEnd]:
+		s.counts.ReportsUnknown++
 		return
 	}
 	s.counts.Reports++

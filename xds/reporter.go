@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -26,6 +27,8 @@ const (
 // batch, until it has been answered; meanwhile the counts stay where they are
 // kept. So no outage loses a count, and none is counted twice.
 type Reporter struct {
+	Counters ReporterCounters
+
 	conn  *grpc.ClientConn
 	node  *corev3.Node
 	take  func() []fleet.ClassLoad
@@ -33,6 +36,13 @@ type Reporter struct {
 	batch *loadv3.LoadStatsRequest // not answered yet; nil: none
 	taken time.Time                // when counts were last taken
 	next  int64                    // name of the next batch
+}
+
+// ReporterCounters count what a reporter did. Any goroutine may read them.
+type ReporterCounters struct {
+	Streams  atomic.Uint64 // attempts to report; more than one: the control plane was away
+	Answered atomic.Uint64 // batches that the control plane took
+	Repeated atomic.Uint64 // batches sent again for want of an answer
 }
 
 // NewReporter returns a reporter for a node of [envoy.Node] on a connection of
@@ -51,6 +61,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 
 // report serves one stream to its end.
 func (r *Reporter) report(ctx context.Context) (reached bool, err error) {
+	r.Counters.Streams.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := loadv3.NewLoadReportingServiceClient(r.conn).StreamLoadStats(ctx)
@@ -75,6 +86,7 @@ func (r *Reporter) report(ctx context.Context) (reached bool, err error) {
 				return true, err
 			}
 			r.batch, sent = nil, time.Time{}
+			r.Counters.Answered.Add(1)
 		case now := <-ticker.C:
 			if sent.IsZero() {
 				sent = now
@@ -110,6 +122,7 @@ func receive(ctx context.Context, stream loadv3.LoadReportingService_StreamLoadS
 // fill makes a batch of the counts, unless one is still under way.
 func (r *Reporter) fill(now time.Time) {
 	if r.batch != nil {
+		r.Counters.Repeated.Add(1)
 		return
 	}
 	node := proto.CloneOf(r.node)

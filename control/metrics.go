@@ -1,0 +1,165 @@
+package control
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/fleet"
+)
+
+// RegisterMetrics has the loop's counters and the plan's figures collected.
+func (l *Loop) RegisterMetrics(r prometheus.Registerer) error {
+	return errors.Join(
+		l.Counters.register(r),
+		r.Register(l.planning),
+		r.Register(planFigures{l.Latest}),
+	)
+}
+
+// RegisterMetrics has the keeper's counter collected.
+func (k *Keeper) RegisterMetrics(r prometheus.Registerer) error {
+	return r.Register(newCounter("plans_unsaved", "Plans that the state directory did not take.", &k.Failed))
+}
+
+func (c *Counters) register(r prometheus.Registerer) error {
+	return errors.Join(
+		r.Register(newCounter("rounds", "Rounds of the loop.", &c.Rounds)),
+		r.Register(newCounter("rounds_held", "Rounds that published the last plan again for want of a new one.", &c.RoundsHeld)),
+		r.Register(newCounter("rounds_empty", "Rounds that had no plan to publish.", &c.RoundsEmpty)),
+		r.Register(newCounter("plans_failed", "Rounds in which no plan could be made.", &c.PlansFailed)),
+		r.Register(newCounter("plans_refused", "Rounds whose plan a guard refused.", &c.PlansRefused)),
+		r.Register(newCounter("publish_errors", "Rounds whose plan did not reach every front-end's snapshot.", &c.PublishErrors)),
+		r.Register(newCounter("events_dropped", "Reports and probes that the loop was too far behind to take.", &c.EventsDropped)),
+		r.Register(newCounter("restored_dropped", "Plans of an earlier process that made no sense and were dropped.", &c.RestoredDropped)),
+		r.Register(newCounter("starts_unprobed", "First rounds that did not wait for every engine's first probe.", &c.StartsUnprobed)),
+	)
+}
+
+func newCounter(name, help string, n *atomic.Uint64) prometheus.Collector {
+	opts := prometheus.CounterOpts{Name: "weir_control_" + name + "_total", Help: help}
+	return prometheus.NewCounterFunc(opts, func() float64 { return float64(n.Load()) })
+}
+
+func newPlanning() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "weir_control_planning_seconds",
+		Help:    "Time that making a plan took.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 2, 13), // to 4 s; the solver stops at 5
+	})
+}
+
+// planFigures shows the last round: what is believed, what was decided.
+type planFigures struct{ latest func() fleet.Round }
+
+var (
+	byStream = []string{"front_end", "class"}
+	byShare  = []string{"front_end", "class", "pool"}
+	byPool   = []string{"pool"}
+
+	roundAge    = figure("round_age_seconds", "Time since the last round began.")
+	planStatus  = figure("plan_status", "1 for the status of the plan in force.", "status")
+	planAge     = figure("plan_age_seconds", "Time since the plan in force was made, unless by an earlier process.")
+	meanLatency = figure("mean_latency_seconds", "Network and engine time that the plan expects of a mean request.")
+	streams     = figure("streams", "Classes at front-ends, by how their demand is known.", "source")
+	demand      = figure("demand_rps", "What clients ask for, as the plan takes it.", byStream...)
+	shed        = figure("shed_rps", "What the plan refuses.", byStream...)
+	planned     = figure("planned_rps", "What the plan gives a pool of a stream; absent: nothing.", byShare...)
+	share       = figure("share_ratio", "Share of a stream's admitted traffic that a pool gets; absent: none.", byShare...)
+	capacity    = figure("pool_capacity_rps", "Effective capacity of a pool for the planned mix.", byPool...)
+	poolRps     = figure("pool_planned_rps", "What the plan gives a pool.", byPool...)
+	utilisation = figure("pool_utilisation_ratio", "Planned work over the effective capacity of a pool.", byPool...)
+	price       = figure("pool_price_seconds", "What one more RPS of a pool's capacity takes off the sum of RPS times seconds.", byPool...)
+	engines     = figure("pool_engines", "Engines of a pool, by what is known of them.", "pool", "readiness")
+	health      = figure("pool_health_ratio", "Health by which a pool's capacity is scaled; 1 where nothing is known.", byPool...)
+	factor      = figure("pool_capacity_factor_ratio", "Evidence against a pool's profile, scaling its capacity; 1 where there is none.", byPool...)
+)
+
+func figure(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("weir_control_"+name, help, labels, nil)
+}
+
+// Describe implements [prometheus.Collector].
+func (planFigures) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		roundAge, planStatus, planAge, meanLatency, streams, demand, shed, planned, share,
+		capacity, poolRps, utilisation, price, engines, health, factor,
+	} {
+		out <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (f planFigures) Collect(out chan<- prometheus.Metric) {
+	r := f.latest()
+	if r.State == nil {
+		return
+	}
+	g := gauges{out}
+	g.set(roundAge, time.Since(r.At).Seconds())
+	g.beliefs(r.State)
+	if r.Plan != nil {
+		if !r.Planned.IsZero() {
+			g.set(planAge, time.Since(r.Planned).Seconds())
+		}
+		g.plan(r.Plan)
+	}
+}
+
+type gauges struct{ out chan<- prometheus.Metric }
+
+func (g gauges) set(d *prometheus.Desc, value float64, labels ...string) {
+	g.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+func (g gauges) beliefs(s *fleet.State) {
+	known := map[fleet.Source]float64{fleet.SourceArrivals: 0, fleet.SourceEnvoy: 0, fleet.SourceDeclared: 0}
+	for st, d := range s.Demand {
+		known[d.Source]++
+		g.set(demand, d.Rps, string(st.FrontEnd), string(st.Class))
+	}
+	for source, n := range known {
+		g.set(streams, n, string(source))
+	}
+	for i := range s.Fleet.Pools {
+		g.pool(s, &s.Fleet.Pools[i])
+	}
+}
+
+func (g gauges) pool(s *fleet.State, p *fleet.Pool) {
+	known := map[fleet.Readiness]float64{fleet.Unknown: 0, fleet.Ready: 0, fleet.Unready: 0}
+	for _, e := range p.Engines {
+		known[s.Readiness(p.ID, e)]++
+	}
+	for readiness, n := range known {
+		g.set(engines, n, string(p.ID), readiness.String())
+	}
+	g.set(health, s.Health(p.ID), string(p.ID))
+	g.set(factor, s.CapacityFactor(p.ID), string(p.ID))
+}
+
+func (g gauges) plan(p *fleet.Plan) {
+	for _, status := range []fleet.Status{fleet.Optimal, fleet.Shedding, fleet.Held} {
+		is := 0.0
+		if p.Status == status {
+			is = 1
+		}
+		g.set(planStatus, is, string(status))
+	}
+	g.set(meanLatency, p.MeanSeconds)
+	for _, r := range p.Routes {
+		g.set(shed, r.ShedRps, string(r.FrontEnd), string(r.Class))
+		for _, s := range r.Shares {
+			g.set(planned, s.Rps, string(r.FrontEnd), string(r.Class), string(s.Pool))
+			g.set(share, s.Share, string(r.FrontEnd), string(r.Class), string(s.Pool))
+		}
+	}
+	for _, q := range p.Pools {
+		g.set(capacity, q.CapacityRps, string(q.Pool))
+		g.set(poolRps, q.Rps, string(q.Pool))
+		g.set(utilisation, q.Utilisation, string(q.Pool))
+		g.set(price, q.PriceSeconds, string(q.Pool))
+	}
+}
