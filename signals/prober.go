@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,10 +30,18 @@ const (
 
 // Prober asks every engine of the fleet for its health once a second.
 type Prober struct {
+	Counters ProbeCounters
+
 	log    *zap.Logger
 	report func(Probe)
 	fleets chan *fleet.Fleet // holds the fleet to probe next
 	slots  chan struct{}
+}
+
+// ProbeCounters count outcomes of probes. Any goroutine may read them.
+type ProbeCounters struct {
+	Ready, Unready atomic.Uint64
+	PoolsUnprobed  atomic.Uint64 // pools that cannot be probed, once a fleet
 }
 
 // NewProber returns a prober of a fleet's engines. It calls report for each
@@ -82,6 +91,7 @@ func (p *Prober) watchFleet(ctx context.Context, f *fleet.Fleet) (stop func()) {
 		pool := &f.Pools[i]
 		client, scheme, err := newClient(pool.TLS)
 		if err != nil {
+			p.Counters.PoolsUnprobed.Add(1)
 			p.log.Warn("pool cannot be probed, its engines stay unknown; make its TLS files readable here as well",
 				zap.String("pool", string(pool.ID)), zap.Error(err))
 			continue
@@ -126,8 +136,17 @@ func (p *Prober) watch(ctx context.Context, t target) {
 		if ctx.Err() != nil {
 			return // the probe was cut short and says nothing
 		}
+		p.Counters.count(err)
 		p.report(Probe{Pool: t.pool, Engine: t.engine, Err: err})
 		last = p.logChange(t, last, err)
+	}
+}
+
+func (c *ProbeCounters) count(err error) {
+	if err == nil {
+		c.Ready.Add(1)
+	} else {
+		c.Unready.Add(1)
 	}
 }
 
