@@ -130,19 +130,24 @@ func (c *client) fresh(frontEnd time.Time) bool {
 }
 
 // demand is what a class's clients ask for; false means that nobody said, as
-// when the class is new.
+// when the class is new. Each window is judged for a jump in one company alone, so
+// that asking again changes nothing.
 func (f *frontEnd) demand(class fleet.ClassID) (fleet.Demand, bool) {
-	f.correct(class)
-	var counted, standIns []*window
+	var counted, standIns, arrivals, issued []*window
 	for _, n := range f.nodes {
 		switch {
 		case n.extProc.fresh(f.heard):
 			counted = n.extProc.collect(counted, class)
+			if n.paired() {
+				arrivals = n.extProc.collect(arrivals, class)
+				issued = n.envoy.collect(issued, class)
+			}
 		case n.envoy.fresh(f.heard):
 			standIns = n.envoy.collect(standIns, class)
 		}
 	}
 	d := fleet.Demand{Rps: level(counted), Source: fleet.SourceArrivals}
+	f.correct(class, mean(arrivals), level(issued))
 	if len(standIns) > 0 {
 		d.Rps += level(standIns) * cmp.Or(f.correction[class], 1)
 		d.Source = fleet.SourceEnvoy
@@ -150,19 +155,14 @@ func (f *frontEnd) demand(class fleet.ClassID) (fleet.Demand, bool) {
 	return d, len(counted)+len(standIns) > 0
 }
 
+// paired says whether the node's two clients speak of the same time.
+func (n *node) paired() bool { return n.extProc.heard.Sub(n.envoy.heard).Abs() <= fastWindow }
+
 // correct learns how many arrivals stand behind one request that Envoy issued:
-// more than one where requests are shed, fewer where Envoy retries. It learns from
-// nodes whose two clients speak of the same time.
-func (f *frontEnd) correct(class fleet.ClassID) {
-	var arrivals, issued []*window
-	for _, n := range f.nodes {
-		if n.extProc.heard.Sub(n.envoy.heard).Abs() <= fastWindow {
-			arrivals = n.extProc.collect(arrivals, class)
-			issued = n.envoy.collect(issued, class)
-		}
-	}
-	if out := level(issued); out >= correctionRps {
-		f.correction[class] = min(max(level(arrivals)/out, minCorrection), maxCorrection)
+// more than one where requests are shed, fewer where Envoy retries.
+func (f *frontEnd) correct(class fleet.ClassID, arrivalsRps, issuedRps float64) {
+	if issuedRps >= correctionRps {
+		f.correction[class] = min(max(arrivalsRps/issuedRps, minCorrection), maxCorrection)
 	}
 }
 

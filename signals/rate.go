@@ -102,6 +102,12 @@ func level(nodes []*window) float64 {
 			w.forget()
 		}
 	}
+	return mean(nodes)
+}
+
+// mean is the requests per second of several nodes together over all that their
+// windows hold.
+func mean(nodes []*window) float64 {
 	total := 0.0
 	for _, w := range nodes {
 		recent, before := w.split()

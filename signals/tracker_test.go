@@ -406,6 +406,33 @@ func TestStateIsAlwaysSound(t *testing.T) {
 	})
 }
 
+// TestAskingTwiceChangesNothing lets nodes jump and fall silent at different
+// moments, so that the company in which a window is judged for a jump changes.
+func TestAskingTwiceChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFeed()
+		rps := rapid.SampledFrom([]uint64{0, 3, 10, 40})
+		for range rapid.IntRange(4, 12).Draw(t, "phases") {
+			var reports []fleet.LoadReport
+			for _, node := range []string{"a", "b", "c"} {
+				if rapid.Bool().Draw(t, "ext_proc speaks") {
+					reports = append(reports, arrivals("east", node, rps.Draw(t, "arrivals")))
+				}
+				if rapid.Bool().Draw(t, "Envoy speaks") {
+					reports = append(reports, issued("east", node, fleet.PoolLoad{Issued: rps.Draw(t, "issued")}))
+				}
+			}
+			for range rapid.IntRange(1, 8).Draw(t, "seconds") {
+				f.seconds(1, reports...)
+				first := f.State(f.now, nil)
+				if diff := cmp.Diff(first, f.State(f.now, nil)); diff != "" {
+					t.Fatalf("state asked twice:\n%s", diff)
+				}
+			}
+		}
+	})
+}
+
 func anyProbe(t *rapid.T) Probe {
 	p := Probe{
 		Pool:   fleet.PoolID(rapid.SampledFrom([]string{"big", "small", "gone"}).Draw(t, "pool")),
