@@ -10,9 +10,9 @@ import (
 	"weir/fleet"
 )
 
-// newClient returns a client of its own for a pool's engines. It follows no
+// newProbeClient returns a client of its own for a pool's engines. It follows no
 // redirect, since only the engine itself can say that it is ready, and no proxy.
-func newClient(t *fleet.TLS) (client *http.Client, scheme string, err error) {
+func newProbeClient(t *fleet.TLS) (client *http.Client, scheme string, err error) {
 	transport := &http.Transport{
 		MaxIdleConnsPerHost:    1,
 		IdleConnTimeout:        10 * probeInterval,

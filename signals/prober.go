@@ -89,7 +89,7 @@ func (p *Prober) watchFleet(ctx context.Context, f *fleet.Fleet) (stop func()) {
 	var clients []*http.Client
 	for i := range f.Pools {
 		pool := &f.Pools[i]
-		client, scheme, err := newClient(pool.TLS)
+		client, scheme, err := newProbeClient(pool.TLS)
 		if err != nil {
 			p.Counters.PoolsUnprobed.Add(1)
 			p.log.Warn("pool cannot be probed, its engines stay unknown; make its TLS files readable here as well",
