@@ -94,7 +94,7 @@ func noTimeouts(t *testing.T, s *stage.Stage) {
 	t.Helper()
 	for _, fe := range s.Fleet.FrontEnds {
 		for _, name := range []string{"message_timeouts", "failure_mode_allowed"} {
-			n, err := s.Stat(context.Background(), fe.ID, "http.weir.ext_proc."+name)
+			n, err := s.Stat(context.Background(), string(fe.ID), "http.weir.ext_proc."+name)
 			if err != nil {
 				t.Fatal(err)
 			}

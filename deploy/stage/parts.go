@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -60,93 +63,142 @@ func duration(seconds float64) string {
 }
 
 func (s *Stage) startControlPlane(ctx context.Context) error {
-	process, err := s.launch("weir", s.bin("weir"), "serve", s.FleetFile, "--xds", s.XDS)
+	process, err := s.launch("weir", s.bin("weir"), "serve", s.FleetFile, "--xds", s.XDS, "--state", s.State())
 	if err != nil {
 		return err
 	}
 	return s.await(ctx, process, connects(s.XDS))
 }
 
-// startFrontEnd starts weir-extproc and Envoy; both find the control plane by
-// themselves.
+// State is the control plane's state directory.
+func (s *Stage) State() string { return filepath.Join(s.dir, "state") }
+
+// node is one Envoy of a front-end with its weir-extproc.
+type node struct {
+	frontEnd fleet.FrontEndID
+	name     string // of the front-end; a second one of it has "-2" behind
+	admin    string // address of Envoy's admin interface
+}
+
+// startFrontEnd starts the first Envoy of a front-end.
 func (s *Stage) startFrontEnd(ctx context.Context, id fleet.FrontEndID) error {
-	node := string(id) + "-1"
-	socket := s.Socket(id)
-	_, err := s.launch("extproc-"+string(id), s.bin("weir-extproc"),
-		"--front-end", string(id), "--node-id", node, "--xds", s.XDS, "--listen", socket)
+	return s.startNode(ctx, id, string(id))
+}
+
+// StartSecond starts a second Envoy of a front-end, on the same address, and
+// waits until it answers.
+func (s *Stage) StartSecond(ctx context.Context, id fleet.FrontEndID) error {
+	name := string(id) + "-2"
+	if err := s.startNode(ctx, id, name); err != nil {
+		return err
+	}
+	return s.awaitNode(ctx, name)
+}
+
+// startNode starts weir-extproc and Envoy; both find the control plane by
+// themselves.
+func (s *Stage) startNode(ctx context.Context, id fleet.FrontEndID, name string) error {
+	admin, err := s.address()
 	if err != nil {
 		return err
 	}
-	bootstrap, err := s.writeBootstrap(ctx, id, node, socket)
+	n := node{id, name, admin}
+	s.nodes[name] = n
+	_, err = s.launch("extproc-"+name, s.bin("weir-extproc"),
+		"--front-end", string(id), "--node-id", name, "--xds", s.XDS, "--listen", s.Socket(name))
 	if err != nil {
 		return err
 	}
-	_, err = s.launch("envoy-"+string(id), s.options.Envoy, "-c", bootstrap,
-		"--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+	if err := s.WriteBootstrap(ctx, name); err != nil {
+		return err
+	}
+	_, err = s.launch("envoy-"+name, s.options.Envoy, "-c", s.bootstrap(name),
+		"--disable-hot-restart", "--concurrency", "1", "--log-level", "warning", "--drain-time-s", "3")
 	return err
 }
 
-func (s *Stage) writeBootstrap(ctx context.Context, id fleet.FrontEndID, node, socket string) (string, error) {
-	admin, err := s.address()
+func (s *Stage) bootstrap(name string) string { return filepath.Join(s.dir, "envoy-"+name+".json") }
+
+// WriteBootstrap writes the file with which an Envoy is started, as an operator
+// would; more flags are passed on.
+func (s *Stage) WriteBootstrap(ctx context.Context, name string, more ...string) error {
+	n := s.nodes[name]
+	args := append([]string{"bootstrap", "--front-end", string(n.frontEnd), "--node-id", name,
+		"--xds", s.XDS, "--extproc", s.Socket(name), "--admin", n.admin}, more...)
+	text, err := exec.CommandContext(ctx, s.bin("weir"), args...).Output()
 	if err != nil {
-		return "", err
+		return fmt.Errorf("weir %s: %w", strings.Join(args, " "), err)
 	}
-	p, err := s.launch("bootstrap-"+string(id), s.bin("weir"), "bootstrap",
-		"--front-end", string(id), "--node-id", node, "--xds", s.XDS, "--extproc", socket, "--admin", admin)
-	if err != nil {
-		return "", err
-	}
-	select {
-	case <-p.Exited():
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-	path := filepath.Join(s.dir, "envoy-"+string(id)+".json")
-	if err := os.Rename(p.log, path); err != nil {
-		return "", err
-	}
-	return path, os.WriteFile(filepath.Join(s.dir, "envoy-"+string(id)+".admin"), []byte(admin), 0o644)
+	return os.WriteFile(s.bootstrap(name), text, 0o644)
 }
 
-// Socket is where the weir-extproc of a front-end serves its Envoy.
-func (s *Stage) Socket(id fleet.FrontEndID) string {
-	return filepath.Join(s.dir, "extproc-"+string(id)+".sock")
+// Socket is where a weir-extproc serves its Envoy.
+func (s *Stage) Socket(name string) string {
+	return filepath.Join(s.dir, "extproc-"+name+".sock")
 }
 
-// Admin is the address of the admin interface of a front-end's Envoy.
-func (s *Stage) Admin(id fleet.FrontEndID) (string, error) {
-	address, err := os.ReadFile(filepath.Join(s.dir, "envoy-"+string(id)+".admin"))
-	return string(address), err
-}
-
-// awaitFrontEnd waits until Envoy has its resources and trusts its weir-extproc.
-func (s *Stage) awaitFrontEnd(ctx context.Context, id fleet.FrontEndID) error {
-	envoy := s.Process("envoy-" + string(id))
-	if err := s.await(ctx, envoy, answers(s.URL(id)+"/v1/models")); err != nil {
+// awaitNode waits until an Envoy serves and trusts its weir-extproc.
+func (s *Stage) awaitNode(ctx context.Context, name string) error {
+	envoy := s.Process("envoy-" + name)
+	if err := s.await(ctx, envoy, answers("http://"+s.nodes[name].admin+"/ready")); err != nil {
+		return err
+	}
+	if err := s.await(ctx, envoy, answers(s.URL(s.nodes[name].frontEnd)+"/v1/models")); err != nil {
 		return err
 	}
 	return s.await(ctx, envoy, func() bool {
-		n, err := s.Stat(ctx, id, "cluster.weir_ext_proc.membership_healthy")
+		n, err := s.Stat(ctx, name, "cluster.weir_ext_proc.membership_healthy")
 		return err == nil && n == 1
 	})
 }
 
-// Stat reads one counter or gauge of a front-end's Envoy. One that Envoy has not
-// made yet is an error, not 0.
-func (s *Stage) Stat(ctx context.Context, id fleet.FrontEndID, name string) (int, error) {
-	admin, err := s.Admin(id)
+// Stat reads one counter or gauge of an Envoy. One that Envoy has not made yet is
+// an error, not 0.
+func (s *Stage) Stat(ctx context.Context, envoy, name string) (int, error) {
+	all, err := s.Stats(ctx, envoy, regexp.QuoteMeta(name))
 	if err != nil {
 		return 0, err
 	}
-	text, err := get(ctx, "http://"+admin+"/stats?filter=^"+name+"$")
-	if err != nil {
-		return 0, err
-	}
-	_, value, ok := strings.Cut(strings.TrimSpace(text), ": ")
+	value, ok := all[name]
 	if !ok {
-		return 0, fmt.Errorf("envoy of %q has no statistic %q", id, name)
+		return 0, fmt.Errorf("envoy %q has no statistic %q", envoy, name)
 	}
-	return strconv.Atoi(value)
+	return value, nil
+}
+
+// Stats reads the counters and gauges of an Envoy whose whole name matches a
+// regular expression.
+func (s *Stage) Stats(ctx context.Context, envoy, pattern string) (map[string]int, error) {
+	query := url.Values{"filter": {"^(" + pattern + ")$"}}
+	text, err := get(ctx, "http://"+s.nodes[envoy].admin+"/stats?"+query.Encode())
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]int{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if n, err := strconv.Atoi(value); err == nil {
+			all[name] = n
+		}
+	}
+	return all, nil
+}
+
+// Admin asks an Envoy's admin interface to do something.
+func (s *Stage) Admin(ctx context.Context, envoy, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.nodes[envoy].admin+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, response.Status)
+	}
+	return nil
 }
 
 func get(ctx context.Context, url string) (string, error) {

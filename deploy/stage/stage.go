@@ -41,6 +41,7 @@ type Stage struct {
 	dir       string
 	ownDir    bool
 	ports     []*port
+	nodes     map[string]node
 	processes map[string]*Process
 	order     []*Process
 }
@@ -48,7 +49,7 @@ type Stage struct {
 // Start stages a fleet and returns once every front-end answers. What was started
 // is stopped again on an error.
 func Start(ctx context.Context, o Options) (*Stage, error) {
-	s := &Stage{options: o, dir: o.Dir, processes: map[string]*Process{}}
+	s := &Stage{options: o, dir: o.Dir, nodes: map[string]node{}, processes: map[string]*Process{}}
 	err := s.start(ctx)
 	if err != nil {
 		err = errors.Join(err, s.Close())
@@ -73,7 +74,7 @@ func (s *Stage) start(ctx context.Context) error {
 		}
 	}
 	for _, fe := range s.Fleet.FrontEnds {
-		if err := s.awaitFrontEnd(ctx, fe.ID); err != nil {
+		if err := s.awaitNode(ctx, string(fe.ID)); err != nil {
 			return err
 		}
 	}
@@ -149,7 +150,8 @@ func (s *Stage) Close() error {
 }
 
 // Process returns a process by its name: "weir", "extproc-FRONTEND",
-// "envoy-FRONTEND", "engine-ADDRESS".
+// "envoy-FRONTEND", "engine-ADDRESS"; those of a front-end's second Envoy are
+// "extproc-FRONTEND-2" and "envoy-FRONTEND-2".
 func (s *Stage) Process(name string) *Process { return s.processes[name] }
 
 // URL is where clients of a front-end send their requests.
