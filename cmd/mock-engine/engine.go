@@ -1,6 +1,8 @@
 package main
 
 import (
+	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -35,18 +37,26 @@ func newEngine(o options, journal *journal) *engine {
 // arrive numbers a request and, if it will be worked on, counts its work.
 func (e *engine) arrive(q *request, accepted bool, now time.Time) *job {
 	j := &job{
-		request: q, arrived: now, faults: e.faults.Load(),
-		prompt: q.promptTokens(), output: min(q.asked(), e.maxOutput),
+		request: q, engine: e.name, seed: e.seed, arrived: now, faults: e.faults.Load(),
+		prompt: q.promptTokens(), voice: e.random(q.body.sha256),
 	}
+	j.decide(e.answer, e.maxOutput)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stats.arrived++
 	j.number, j.others = e.stats.arrived, e.stats.waiting+e.stats.running
-	j.random = rand.New(rand.NewPCG(e.seed, j.number))
+	j.chance = rand.New(rand.NewPCG(e.seed, j.number))
 	if accepted {
 		j.utilisation = e.meter.arrive(now, e.profile.work(j.prompt, j.output))
 	}
 	return j
+}
+
+// random draws the same numbers for the same text and seed.
+func (e *engine) random(text string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, text) // a hash takes everything
+	return rand.New(rand.NewPCG(e.seed, h.Sum64()))
 }
 
 // change lets f alter the statistics.

@@ -43,9 +43,13 @@ func post(ctx context.Context, e *engine, path, body string) (w *httptest.Respon
 }
 
 const (
-	chatPath = "/v1/chat/completions"
-	whole    = `{"model":"mock","messages":[{"role":"user","content":"hello there"}],"max_tokens":3}`
-	streamed = `{"model":"mock","messages":[{"role":"user","content":"hello there"}],"max_tokens":3,
+	chatPath        = "/v1/chat/completions"
+	completionsPath = "/v1/completions"
+	responsesPath   = "/v1/responses"
+	embeddingsPath  = "/v1/embeddings"
+	messagesPath    = "/v1/messages"
+	whole           = `{"model":"mock","messages":[{"role":"user","content":"hello there"}],"max_tokens":3}`
+	streamed        = `{"model":"mock","messages":[{"role":"user","content":"hello there"}],"max_tokens":3,
 		"stream":true,"stream_options":{"include_usage":true}}`
 )
 
@@ -124,7 +128,7 @@ func TestSlotsMakeAQueue(t *testing.T) {
 		if a, b := <-finished, <-finished; a != time.Second || b != 2*time.Second {
 			t.Errorf("finished after %v and %v, want 1s and 2s", a, b)
 		}
-		if e.stats.waiting != 0 || e.stats.running != 0 || e.stats.cached != 0 {
+		if e.stats.waiting != 0 || e.stats.running != 0 || e.stats.held != 0 {
 			t.Errorf("idle again, but stats are %+v", e.stats)
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// apiError is an answer in the form of OpenAI's errors.
+// apiError is what a client is told instead of an answer.
 type apiError struct {
 	status  int
 	message string
@@ -16,14 +16,9 @@ func badRequest(message string) *apiError {
 	return &apiError{http.StatusBadRequest, message, "invalid_request"}
 }
 
+// writeError writes an error where the path names no API.
 func writeError(w http.ResponseWriter, e *apiError) {
-	kind := "invalid_request_error"
-	if e.status >= 500 {
-		kind = "server_error"
-	}
-	writeJSON(w, e.status, map[string]any{"error": map[string]any{
-		"message": e.message, "type": kind, "param": nil, "code": e.code,
-	}})
+	writeJSON(w, e.status, openAI{}.refusal(e))
 }
 
 // writeJSON has nobody to tell of a failure: the client is gone then.

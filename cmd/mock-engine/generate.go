@@ -11,28 +11,32 @@ var errCut = errors.New("cut off after the tokens asked for")
 
 // generate makes the job's tokens, each in its time, and hands them to emit. It
 // ends early with the context, with an injected fault, or when emit fails.
-func (e *engine) generate(ctx context.Context, j *job, emit func(word string) error) error {
+func (e *engine) generate(ctx context.Context, j *job, emit func(piece string) error) error {
 	leave, err := e.admit(ctx, j)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	_, gap := e.profile.firstToken(j.utilisation)
-	due := time.Now()
+	due := time.Now().Add(j.stretch(gap, e.jitter))
+	if err := sleepUntil(ctx, due); err != nil {
+		return err
+	}
+	e.change(func(s *stats) { s.promptTokens += j.prompt })
 	for j.made < j.output {
-		due = due.Add(j.stretch(gap, e.jitter))
-		if err := sleepUntil(ctx, due); err != nil {
-			return err
-		}
-		now := time.Now()
-		e.count(j, now)
-		if err := emit(j.word()); err != nil {
+		if err := emit(e.token(j, time.Now())); err != nil {
 			return err
 		}
 		if j.made == j.faults.CutAfter {
 			return errCut
 		}
-		gap = e.tokenGap(now)
+		if j.made == j.output {
+			break
+		}
+		due = due.Add(j.stretch(e.tokenGap(time.Now()), e.jitter))
+		if err := sleepUntil(ctx, due); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -56,28 +60,27 @@ func (e *engine) admit(ctx context.Context, j *job) (leave func(), err error) {
 		<-e.slots
 		return nil, err
 	}
-	e.change(func(s *stats) { s.running++; s.cached += j.prompt })
+	e.change(func(s *stats) { s.running++; s.held += j.prompt })
 	return func() {
-		e.change(func(s *stats) { s.running--; s.cached -= j.prompt + j.made })
+		e.change(func(s *stats) { s.running--; s.held -= j.prompt + j.made })
 		<-e.slots
 	}, nil
 }
 
-// count notes that a token was made.
-func (e *engine) count(j *job, now time.Time) {
+// token makes a token and counts it.
+func (e *engine) token(j *job, now time.Time) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if j.made == 0 {
 		j.firstToken = now
 		e.stats.ttft.observe(now.Sub(j.arrived))
-		e.stats.promptTokens += j.prompt
 	} else {
 		e.stats.interToken.observe(now.Sub(j.lastToken))
 	}
-	j.made++
 	j.lastToken = now
-	e.stats.cached++
+	e.stats.held++
 	e.stats.outputTokens++
+	return j.make()
 }
 
 // sleepUntil returns at a time, or with the context's error when that ends first.

@@ -99,9 +99,9 @@ func (l *journal) write(record any) {
 func (e *engine) logArrival(j *job, r *http.Request) {
 	e.journal.write(arrival{
 		Event: "arrival", Time: j.arrived, Engine: e.name, ID: j.number,
-		Method: r.Method, Path: r.URL.Path, Model: j.Model, Stream: j.Stream,
+		Method: r.Method, Path: r.URL.Path, Model: j.model, Stream: j.stream,
 		Bytes: j.body.bytes, SHA256: j.body.sha256, XNames: xNames(r.Header),
-		User: shorten(text(j.User)), Cache: j.PromptCacheKey, Talk: j.conversation(),
+		User: shorten(j.user), Cache: j.cacheKey, Talk: j.conversation(),
 		Prompt: j.prompt, Load: j.utilisation, Running: j.others,
 		Headers: pick(r.Header, e.logHeaders),
 	})

@@ -13,21 +13,30 @@ import (
 type stats struct {
 	arrived          uint64
 	waiting, running int
-	cached           int // tokens of running requests in the KV cache
+	held             int // tokens of running requests in the KV cache
 	promptTokens     int
 	outputTokens     int
-	finished         map[outcome]uint64
+	finished         map[string]uint64 // by reason
 	ttft, interToken *histogram
 }
 
 func newStats() stats {
 	return stats{
-		finished: map[outcome]uint64{done: 0, aborted: 0},
+		finished: map[string]uint64{},
 		ttft: newHistogram(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
 			1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560),
 		interToken: newHistogram(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75,
 			1, 2.5, 5, 7.5, 10, 20, 40, 80),
 	}
+}
+
+// ended counts a request that was worked on.
+func (s *stats) ended(j *job) {
+	reason := "abort"
+	if j.outcome == done {
+		reason = string(j.finish)
+	}
+	s.finished[reason]++
 }
 
 // histogram counts durations into buckets with upper bounds in seconds.
@@ -60,12 +69,13 @@ func (e *engine) metrics() string {
 	p := page{labels: `engine="0",model_name="` + escapeLabel.Replace(e.models[0]) + `"`}
 	p.value("num_requests_running", "gauge", "Requests that are running.", float64(s.running))
 	p.value("num_requests_waiting", "gauge", "Requests that wait in the queue.", float64(s.waiting))
-	p.value("kv_cache_usage_perc", "gauge", "KV cache in use, 0 to 1.", min(1, float64(s.cached)/float64(e.kvTokens)))
+	p.value("kv_cache_usage_perc", "gauge", "KV cache in use, 0 to 1.", min(1, float64(s.held)/float64(e.kvTokens)))
 	p.value("prompt_tokens_total", "counter", "Prompt tokens processed.", float64(s.promptTokens))
 	p.value("generation_tokens_total", "counter", "Output tokens made.", float64(s.outputTokens))
 	p.head("request_success_total", "counter", "Requests that ended.")
-	p.sample("request_success_total", `,finished_reason="length"`, float64(s.finished[done]))
-	p.sample("request_success_total", `,finished_reason="abort"`, float64(s.finished[aborted]))
+	for _, reason := range []string{"stop", "length", "abort"} {
+		p.sample("request_success_total", `,finished_reason="`+reason+`"`, float64(s.finished[reason]))
+	}
 	p.histogram("time_to_first_token_seconds", "Time to first token.", s.ttft)
 	p.histogram("inter_token_latency_seconds", "Time between two tokens.", s.interToken)
 	return p.String()

@@ -10,6 +10,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *engine, _ *sink) {
 		post(t.Context(), e, chatPath, whole)
 		post(t.Context(), e, chatPath, whole)
+		post(t.Context(), e, embeddingsPath, `{"model":"mock","input":"12345678"}`)
 		page := get(e, "/metrics").Body.String()
 		const labels = `{engine="0",model_name="a\"b"`
 		for _, want := range []string{
@@ -17,9 +18,10 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 			"vllm:num_requests_running" + labels + "} 0",
 			"vllm:num_requests_waiting" + labels + "} 0",
 			"vllm:kv_cache_usage_perc" + labels + "} 0",
-			"vllm:prompt_tokens_total" + labels + "} 6",
+			"vllm:prompt_tokens_total" + labels + "} 8",
 			"vllm:generation_tokens_total" + labels + "} 6",
 			"vllm:request_success_total" + labels + `,finished_reason="length"} 2`,
+			"vllm:request_success_total" + labels + `,finished_reason="stop"} 1`,
 			"vllm:request_success_total" + labels + `,finished_reason="abort"} 0`,
 			"# TYPE vllm:time_to_first_token_seconds histogram",
 			"vllm:time_to_first_token_seconds_bucket" + labels + `,le="0.1"} 0`,

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,32 +15,31 @@ import (
 const (
 	bodyLimit     = 64 << 20         // bytes
 	bodyPatience  = 30 * time.Second // for a body to arrive
-	defaultOutput = 16               // tokens of a request that does not say
-	bytesPerToken = 4                // of English text, roughly
+	defaultOutput = 16               // tokens of an answer when the request does not say
 )
 
-// request is the part of a completion request that the engine looks at.
+// request is what the engine wants to know of a request, whatever its API.
 type request struct {
-	Model               string          `json:"model"`
-	Messages            []message       `json:"messages"`
-	Prompt              json.RawMessage `json:"prompt"`
-	MaxTokens           *int            `json:"max_tokens"`
-	MaxCompletionTokens *int            `json:"max_completion_tokens"`
-	Stream              bool            `json:"stream"`
-	StreamOptions       struct {
-		IncludeUsage bool `json:"include_usage"`
-	} `json:"stream_options"`
-	User           json.RawMessage `json:"user"`
-	PromptCacheKey string          `json:"prompt_cache_key"`
+	dialect dialect
+	body    bodyFacts
 
-	chat bool // of the chat API; else of the older completions API
-	body bodyFacts
+	model     string
+	turns     []turn
+	limit     *int // output tokens at most
+	stream    bool
+	withUsage bool // a stream ends with its usage
+	tool      *tool
+	embed     *embedding // what to do instead of an answer
+
+	user     string
+	cacheKey string
+	follows  string   // ID of an earlier response
+	talk     string   // ID of the conversation that the request is part of
+	echo     settings // what a response repeats of its request
 }
 
-type message struct {
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
-}
+// turn is one message of a prompt.
+type turn struct{ role, text string }
 
 // bodyFacts let a test prove that a body arrived unchanged.
 type bodyFacts struct {
@@ -51,18 +49,18 @@ type bodyFacts struct {
 
 // readRequest reads and checks a request. The request is never nil: what could be
 // read of it is there for the journal.
-func readRequest(w http.ResponseWriter, r *http.Request, chat bool) (*request, *apiError) {
-	q := &request{chat: chat}
+func readRequest(w http.ResponseWriter, r *http.Request, d dialect) (*request, *apiError) {
+	q := &request{}
 	body, failure := readBody(w, r)
+	if failure == nil {
+		var err error
+		if q, err = d.read(body); err != nil {
+			failure = badRequest(err.Error())
+		}
+	}
 	sum := sha256.Sum256(body)
-	q.body = bodyFacts{len(body), hex.EncodeToString(sum[:])}
-	if failure != nil {
-		return q, failure
-	}
-	if err := json.Unmarshal(body, q); err != nil {
-		return q, badRequest(fmt.Sprintf("the body is not a completion request: %v", err))
-	}
-	return q, q.check()
+	q.dialect, q.body = d, bodyFacts{len(body), hex.EncodeToString(sum[:])}
+	return q, failure
 }
 
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *apiError) {
@@ -80,57 +78,56 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *apiError) {
 	return body, nil
 }
 
-func (q *request) check() *apiError {
+// check finds what is wrong with a request that was read; what names the part that
+// holds the prompt.
+func (q *request) check(readError error, what string) error {
 	switch {
-	case q.Model == "":
-		return badRequest("the request names no model")
-	case q.chat && len(q.Messages) == 0:
-		return badRequest("the request has no messages")
-	case !q.chat && len(q.Prompt) == 0:
-		return badRequest("the request has no prompt")
-	case q.asked() <= 0:
-		return badRequest(fmt.Sprintf("max_tokens is %d: want at least 1", q.asked()))
+	case readError != nil:
+		return fmt.Errorf("the body is not a completion request: %w", readError)
+	case q.model == "":
+		return errors.New("the request names no model")
+	case len(q.turns) == 0:
+		return fmt.Errorf("the request has no %s", what)
+	case q.limit != nil && *q.limit <= 0:
+		return fmt.Errorf("max_tokens is %d: want at least 1", *q.limit)
 	}
 	return nil
 }
 
-// asked is the number of output tokens that the request asks for.
-func (q *request) asked() int {
-	switch {
-	case q.MaxCompletionTokens != nil:
-		return *q.MaxCompletionTokens
-	case q.MaxTokens != nil:
-		return *q.MaxTokens
+// preface puts a turn in front of the others, unless it is empty.
+func (q *request) preface(role, text string) {
+	if text != "" {
+		q.turns = slices.Insert(q.turns, 0, turn{role, text})
 	}
-	return defaultOutput
 }
 
 // promptTokens is an estimate from the length of the text.
 func (q *request) promptTokens() int {
-	n := len(q.Prompt)
-	for _, m := range q.Messages {
-		n += len(m.Content)
+	n := 0
+	for _, t := range q.turns {
+		n += len(t.role) + len(t.text)
 	}
-	return max(1, n/bytesPerToken)
+	return tokens(n)
 }
 
 // conversation is the start of the first user message: test clients name their
 // conversations in it.
 func (q *request) conversation() string {
-	i := slices.IndexFunc(q.Messages, func(m message) bool { return m.Role == "user" })
+	i := slices.IndexFunc(q.turns, func(t turn) bool { return t.role == "user" })
 	if i < 0 {
 		return ""
 	}
-	return shorten(text(q.Messages[i].Content))
+	return shorten(q.turns[i].text)
 }
 
-// text is a JSON string's value, and any other JSON as it stands.
-func text(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
+// lastUserText is what the user said last.
+func (q *request) lastUserText() string {
+	for _, t := range slices.Backward(q.turns) {
+		if t.role == "user" {
+			return t.text
+		}
 	}
-	return string(raw)
+	return ""
 }
 
 func shorten(s string) string {

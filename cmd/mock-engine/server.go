@@ -7,8 +7,11 @@ import (
 
 func (e *engine) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", e.complete(true))
-	mux.HandleFunc("POST /v1/completions", e.complete(false))
+	mux.HandleFunc("POST /v1/chat/completions", e.serve(chat{}))
+	mux.HandleFunc("POST /v1/completions", e.serve(completions{}))
+	mux.HandleFunc("POST /v1/responses", e.serve(responses{}))
+	mux.HandleFunc("POST /v1/embeddings", e.serve(embeddings{}))
+	mux.HandleFunc("POST /v1/messages", e.serve(messages{}))
 	mux.HandleFunc("GET /v1/models", e.serveModels)
 	mux.HandleFunc("GET /health", e.serveHealth)
 	mux.HandleFunc("GET /metrics", e.serveMetrics)

@@ -6,19 +6,18 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 )
 
 // statusAborted stands in the journal for a request without an answer.
 const statusAborted = 499
 
-// complete answers POST /v1/chat/completions and /v1/completions.
-func (e *engine) complete(chat bool) http.HandlerFunc {
+// serve answers the requests of an API.
+func (e *engine) serve(d dialect) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		q, refusal := readRequest(w, r, chat)
-		if refusal == nil && !slices.Contains(e.models, q.Model) {
-			refusal = noModel(q.Model)
+		q, refusal := readRequest(w, r, d)
+		if refusal == nil && !slices.Contains(e.models, q.model) {
+			refusal = noModel(q.model)
 		}
 		j := e.arrive(q, refusal == nil, time.Now())
 		e.logArrival(j, r)
@@ -26,10 +25,10 @@ func (e *engine) complete(chat bool) http.HandlerFunc {
 		switch {
 		case refusal != nil:
 			j.end(rejected, refusal.status)
-			writeError(w, refusal)
+			writeJSON(w, refusal.status, d.refusal(refusal))
 		case j.fails():
 			j.end(failed, j.faults.ErrorStatus)
-			writeError(w, &apiError{j.faults.ErrorStatus, "an injected fault", "injected"})
+			writeJSON(w, j.faults.ErrorStatus, d.refusal(&apiError{j.faults.ErrorStatus, "an injected fault", "injected"}))
 		default:
 			e.work(w, r.Context(), j)
 		}
@@ -44,7 +43,7 @@ func noModel(name string) *apiError {
 // has its connection cut, so that nobody takes the part for the whole.
 func (e *engine) work(w http.ResponseWriter, ctx context.Context, j *job) {
 	answer := e.answerWhole
-	if j.Stream {
+	if j.stream {
 		answer = e.answerStream
 	}
 	err := answer(ctx, w, j)
@@ -56,49 +55,36 @@ func (e *engine) work(w http.ResponseWriter, ctx context.Context, j *job) {
 	default:
 		j.end(aborted, statusAborted)
 	}
-	e.change(func(s *stats) { s.finished[j.outcome]++ })
+	e.change(func(s *stats) { s.ended(j) })
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
 func (e *engine) answerWhole(ctx context.Context, w http.ResponseWriter, j *job) error {
-	var text strings.Builder
-	err := e.generate(ctx, j, func(word string) error {
-		text.WriteString(word)
-		return nil
-	})
-	if err != nil {
+	if err := e.generate(ctx, j, func(string) error { return nil }); err != nil {
 		return err
 	}
-	reply := e.reply(j, false)
-	reply.Choices = []choice{wholeChoice(j, text.String())}
-	reply.Usage = usageOf(j)
-	writeJSON(w, http.StatusOK, reply)
+	writeJSON(w, http.StatusOK, j.dialect.whole(j))
 	return nil
 }
 
 func (e *engine) answerStream(ctx context.Context, w http.ResponseWriter, j *job) error {
 	s := newStream(w)
+	open := func() error { return s.open(j.dialect.opening(j)) }
 	if !e.holdHeader {
-		if err := s.open(); err != nil {
+		if err := open(); err != nil {
 			return err
 		}
 	}
-	err := e.generate(ctx, j, func(word string) error {
-		reply := e.reply(j, true)
-		reply.Choices = []choice{tokenChoice(j, word)}
-		return s.send(reply)
+	err := e.generate(ctx, j, func(piece string) error {
+		if err := open(); err != nil {
+			return err
+		}
+		return s.send(j.dialect.token(j, piece))
 	})
 	if err != nil {
 		return err
 	}
-	if j.StreamOptions.IncludeUsage {
-		reply := e.reply(j, true)
-		reply.Choices, reply.Usage = []choice{}, usageOf(j)
-		if err := s.send(reply); err != nil {
-			return err
-		}
-	}
-	return s.close()
+	return s.send(j.dialect.closing(j))
 }

@@ -32,10 +32,10 @@ func TestWholeAnswer(t *testing.T) {
 			t.Errorf("reply = %+v", got)
 		}
 		if len(got.Choices) != 1 || got.Choices[0].Message.Role != "assistant" ||
-			len(strings.Fields(got.Choices[0].Message.Content)) != 3 || *got.Choices[0].Finish != "length" {
+			len(strings.Fields(*got.Choices[0].Message.Content)) != 3 || *got.Choices[0].Finish != "length" {
 			t.Errorf("choices = %+v, want one of three words", got.Choices)
 		}
-		if want := (usage{3, 3, 6}); *got.Usage != want {
+		if want := (usage{Prompt: 3, Output: 3, Total: 6}); *got.Usage != want {
 			t.Errorf("usage = %+v, want %+v", *got.Usage, want)
 		}
 	})
@@ -187,7 +187,7 @@ func TestJournal(t *testing.T) {
 			"model": "mock", "stream": false, "bytes": float64(len(body)),
 			"xHeaders": []any{"x-session-id", "x-weir-pick"},
 			"user":     "ann", "promptCacheKey": "k", "conversation": "conversation 7",
-			"promptTokens": 6.0, "utilisation": 0.0, "running": 0.0,
+			"promptTokens": 8.0, "utilisation": 0.0, "running": 0.0,
 			"headers": map[string]any{"x-session-id": "s-7"},
 		}
 		unstable := cmp.FilterPath(func(p cmp.Path) bool {
