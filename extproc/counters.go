@@ -16,6 +16,7 @@ type Counters struct {
 
 	PassedThrough atomic.Uint64 // requests without a body that no class matches
 	NoTable       atomic.Uint64 // requests left to Envoy, since nothing was heard of the control plane yet
+	Undecided     atomic.Uint64 // requests that ended before they were whole
 	StreamFaults  atomic.Uint64 // streams that ended in another way than requests do
 
 	// Where the keys of requests that belong to a class came from.

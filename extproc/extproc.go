@@ -20,6 +20,7 @@ import (
 	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -45,12 +46,13 @@ type Server struct {
 	health   *health.Server
 	ledger   ledger
 	counters Counters
+	deciding prometheus.Histogram
 	log      *zap.Logger
 }
 
 // New returns a server without a table.
 func New(log *zap.Logger) *Server {
-	s := &Server{health: health.NewServer(), ledger: newLedger(), log: log}
+	s := &Server{health: health.NewServer(), ledger: newLedger(), deciding: newDeciding(), log: log}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	return s
 }
@@ -126,7 +128,7 @@ func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 	for {
 		m, err := stream.Recv()
 		if err == nil {
-			err = stream.Send(s.answer(&x, m))
+			err = stream.Send(s.timed(&x, m))
 		}
 		if err != nil {
 			return s.ended(err)
@@ -144,6 +146,23 @@ func (s *Server) ended(err error) error {
 		s.log.Debug("stream failed", zap.Error(err))
 		return err
 	}
+}
+
+// timeOneIn is how few messages are timed: reading the clock twice costs more than
+// many a decision's hashing.
+const timeOneIn = 8
+
+// timed replies to one message and notes of some how long their decision took.
+func (s *Server) timed(x *exchange, m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
+	if x.phase == settled || rand.Uint32N(timeOneIn) != 0 {
+		return s.answer(x, m)
+	}
+	began := time.Now()
+	out := s.answer(x, m)
+	if x.phase == settled {
+		s.deciding.Observe(time.Since(began).Seconds())
+	}
+	return out
 }
 
 // answer replies to one message. What needs no decision is waved through.
@@ -200,6 +219,9 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 }
 
 func (s *Server) leave(x *exchange) {
+	if x.phase != settled {
+		s.counters.Undecided.Add(1)
+	}
 	if x.pick != "" {
 		s.ledger.leave(x.class, x.pick)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"weir/fleet"
 )
@@ -15,6 +16,7 @@ const maxClasses = 10_000
 type ledger struct {
 	mu      sync.Mutex // guards classes and what is in them
 	classes map[fleet.ClassID]*tally
+	beyond  atomic.Uint64 // counts lost to the bound
 }
 
 type tally struct {
@@ -31,6 +33,8 @@ func (l *ledger) at(id fleet.ClassID) *tally {
 		t = &tally{open: map[fleet.EngineID]int{}}
 		if len(l.classes) < maxClasses {
 			l.classes[id] = t
+		} else {
+			l.beyond.Add(1)
 		}
 	}
 	return t

@@ -1,0 +1,124 @@
+package extproc
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/fleet"
+)
+
+// RegisterMetrics has the server's counters and its requests in flight collected.
+func (s *Server) RegisterMetrics(r prometheus.Registerer) error {
+	serving := prometheus.GaugeOpts{Name: "weir_extproc_serving", Help: "1 once the control plane was heard: there is a table to decide by."}
+	return errors.Join(
+		s.counters.register(r),
+		r.Register(newCounter("classes_beyond", "Counts of requests that were lost, there being too many classes.", "", "", &s.ledger.beyond)),
+		r.Register(s.deciding),
+		r.Register(inFlight{s}),
+		r.Register(prometheus.NewGaugeFunc(serving, func() float64 {
+			if s.table.Load() == nil {
+				return 0
+			}
+			return 1
+		})),
+	)
+}
+
+// label is one value of a label and what is counted under it.
+type label struct {
+	value string
+	n     *atomic.Uint64
+}
+
+func (c *Counters) register(r prometheus.Registerer) error {
+	return errors.Join(
+		r.Register(newCounter("stream_faults", "Streams that ended in another way than requests do.", "", "", &c.StreamFaults)),
+		family(r, "requests", "Requests, by what became of them.", "outcome", []label{
+			{"admitted", &c.Admitted},
+			{"shed", &c.Shed},
+			{"no_engine", &c.NoEngine},
+			{"unknown_model", &c.UnknownModel},
+			{"unreadable", &c.Unreadable},
+			{"passed_through", &c.PassedThrough},
+			{"no_table", &c.NoTable},
+			{"undecided", &c.Undecided},
+		}),
+		family(r, "keys", "Affinity keys of requests that belong to a class, by where they came from.", "source", []label{
+			{"header", &c.KeyHeader},
+			{"body", &c.KeyBody},
+			{"fingerprint", &c.KeyFingerprint},
+			{"random", &c.KeyRandom},
+		}),
+		family(r, "bodies_unread", "Requests whose body told no model, by the reason.", "reason", []label{
+			{"content_type", &c.ContentType},
+			{"encoding", &c.Encoding},
+			{"too_large", &c.TooLarge},
+			{"syntax", &c.Syntax},
+			{"not_object", &c.NotObject},
+			{"no_model", &c.NoModel},
+			{"duplicate", &c.Duplicate},
+		}),
+	)
+}
+
+// family registers the counters of one name that differ in one label.
+func family(r prometheus.Registerer, name, help, key string, labels []label) error {
+	var errs []error
+	for _, l := range labels {
+		errs = append(errs, r.Register(newCounter(name, help, key, l.value, l.n)))
+	}
+	return errors.Join(errs...)
+}
+
+// newCounter returns a counter; an empty key is no label.
+func newCounter(name, help, key, value string, n *atomic.Uint64) prometheus.Collector {
+	opts := prometheus.CounterOpts{Name: "weir_extproc_" + name + "_total", Help: help}
+	if key != "" {
+		opts.ConstLabels = prometheus.Labels{key: value}
+	}
+	return prometheus.NewCounterFunc(opts, func() float64 { return float64(n.Load()) })
+}
+
+func newDeciding() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "weir_extproc_deciding_seconds",
+		Help:    "Time from the message that settled a request to the answer, the reading of its body included; of one request in eight.",
+		Buckets: prometheus.ExponentialBuckets(4e-6, 4, 10), // to 1 s, Envoy's patience
+	})
+}
+
+// inFlight shows the open requests of each class.
+type inFlight struct{ server *Server }
+
+var inFlightDesc = prometheus.NewDesc("weir_extproc_requests_in_flight", "Admitted requests that are open.", []string{"class"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (inFlight) Describe(out chan<- *prometheus.Desc) { out <- inFlightDesc }
+
+// Collect implements [prometheus.Collector].
+func (f inFlight) Collect(out chan<- prometheus.Metric) {
+	open := f.server.ledger.open()
+	if t := f.server.table.Load(); t != nil {
+		for _, r := range t.routes {
+			open[r.class.id] += 0 // idle, not unknown
+		}
+	}
+	for class, n := range open {
+		out <- prometheus.MustNewConstMetric(inFlightDesc, prometheus.GaugeValue, float64(n), string(class))
+	}
+}
+
+// open counts the open requests of the classes that have any.
+func (l *ledger) open() map[fleet.ClassID]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := map[fleet.ClassID]int{}
+	for id, t := range l.classes {
+		for _, n := range t.open {
+			open[id] += n
+		}
+	}
+	return open
+}
