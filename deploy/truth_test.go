@@ -34,30 +34,64 @@ func byTest(all []stage.Arrival) map[string][]stage.Arrival {
 	return groups
 }
 
-// shares asks the control plane, as an operator would, what every front-end is
+// snapshot is what `weir snapshot` prints of a front-end, as far as tests need it.
+type snapshot struct {
+	Classes []struct {
+		Class fleet.ClassID
+		Pools []struct {
+			Pool    fleet.PoolID
+			Share   float64
+			Engines []struct {
+				Engine fleet.EngineID
+				Health string
+			}
+		}
+	}
+}
+
+// snapshotOf asks the control plane, as an operator would, what a front-end is
 // served.
+func snapshotOf(s *stage.Stage, id fleet.FrontEndID) (snapshot, error) {
+	var got snapshot
+	out, err := exec.Command(filepath.Join(bin, "weir"), "snapshot", "--front-end", string(id), "--xds", s.XDS, "-o", "json").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &got)
+	}
+	return got, err
+}
+
+// shares are those of every front-end and pool.
 func shares(t *testing.T, s *stage.Stage) map[fleet.Link]float64 {
 	t.Helper()
 	all := map[fleet.Link]float64{}
 	for _, fe := range s.Fleet.FrontEnds {
-		var snapshot struct {
-			Classes []struct {
-				Pools []struct {
-					Pool  fleet.PoolID
-					Share float64
-				}
-			}
-		}
-		if err := json.Unmarshal(weir(t, "snapshot", "--front-end", string(fe.ID), "--xds", s.XDS, "-o", "json"), &snapshot); err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range snapshot.Classes {
+		got, err := snapshotOf(s, fe.ID)
+		check(t, err)
+		for _, c := range got.Classes {
 			for _, p := range c.Pools {
 				all[fleet.Link{FrontEnd: fe.ID, Pool: p.Pool}] += p.Share
 			}
 		}
 	}
 	return all
+}
+
+// health is what a front-end is told of an engine.
+func health(s *stage.Stage, id fleet.FrontEndID, e fleet.EngineID) string {
+	got, err := snapshotOf(s, id)
+	if err != nil {
+		return err.Error()
+	}
+	for _, c := range got.Classes {
+		for _, p := range c.Pools {
+			for _, engine := range p.Engines {
+				if engine.Engine == e {
+					return engine.Health
+				}
+			}
+		}
+	}
+	return "not served"
 }
 
 func differ(before, after map[fleet.Link]float64) string { return cmp.Diff(before, after) }

@@ -92,7 +92,7 @@ func (s *Stage) StartSecond(ctx context.Context, id fleet.FrontEndID) error {
 	if err := s.startNode(ctx, id, name); err != nil {
 		return err
 	}
-	return s.awaitNode(ctx, name)
+	return s.Await(ctx, name, true)
 }
 
 // startNode starts weir-extproc and Envoy; both find the control plane by
@@ -137,8 +137,13 @@ func (s *Stage) Socket(name string) string {
 	return filepath.Join(s.dir, "extproc-"+name+".sock")
 }
 
-// awaitNode waits until an Envoy serves and trusts its weir-extproc.
-func (s *Stage) awaitNode(ctx context.Context, name string) error {
+// Await waits until an Envoy serves, and trusts its weir-extproc or has given it
+// up.
+func (s *Stage) Await(ctx context.Context, name string, extproc bool) error {
+	healthy := 0
+	if extproc {
+		healthy = 1
+	}
 	envoy := s.Process("envoy-" + name)
 	if err := s.await(ctx, envoy, answers("http://"+s.nodes[name].admin+"/ready")); err != nil {
 		return err
@@ -148,7 +153,7 @@ func (s *Stage) awaitNode(ctx context.Context, name string) error {
 	}
 	return s.await(ctx, envoy, func() bool {
 		n, err := s.Stat(ctx, name, "cluster.weir_ext_proc.membership_healthy")
-		return err == nil && n == 1
+		return err == nil && n == healthy
 	})
 }
 

@@ -91,12 +91,17 @@ func (p *Process) signal(s syscall.Signal) error {
 	return err
 }
 
-// Tail is the end of the process's log.
-func (p *Process) Tail() string {
+// Log is all that the process has printed, over its restarts.
+func (p *Process) Log() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return string(text)
+}
+
+// Tail is the end of the log.
+func (p *Process) Tail() string {
+	lines := strings.Split(strings.TrimSpace(p.Log()), "\n")
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }

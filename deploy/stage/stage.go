@@ -74,7 +74,7 @@ func (s *Stage) start(ctx context.Context) error {
 		}
 	}
 	for _, fe := range s.Fleet.FrontEnds {
-		if err := s.awaitNode(ctx, string(fe.ID)); err != nil {
+		if err := s.Await(ctx, string(fe.ID), true); err != nil {
 			return err
 		}
 	}
