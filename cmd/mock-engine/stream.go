@@ -18,8 +18,8 @@ func newStream(w http.ResponseWriter) *stream {
 	return &stream{w: w, flush: http.NewResponseController(w).Flush}
 }
 
-// open sends the response's headers and the first events, once.
-func (s *stream) open(first []event) error {
+// open sends the response's headers and the job's first events, once.
+func (s *stream) open(j *job) error {
 	if s.opened {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (s *stream) open(first []event) error {
 	s.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	s.w.Header().Set("Cache-Control", "no-cache")
 	s.w.WriteHeader(http.StatusOK)
-	return s.send(first)
+	return s.send(j.dialect.opening(j))
 }
 
 func (s *stream) send(events []event) error {

@@ -71,14 +71,13 @@ func (e *engine) answerWhole(ctx context.Context, w http.ResponseWriter, j *job)
 
 func (e *engine) answerStream(ctx context.Context, w http.ResponseWriter, j *job) error {
 	s := newStream(w)
-	open := func() error { return s.open(j.dialect.opening(j)) }
 	if !e.holdHeader {
-		if err := open(); err != nil {
+		if err := s.open(j); err != nil {
 			return err
 		}
 	}
 	err := e.generate(ctx, j, func(piece string) error {
-		if err := open(); err != nil {
+		if err := s.open(j); err != nil {
 			return err
 		}
 		return s.send(j.dialect.token(j, piece))

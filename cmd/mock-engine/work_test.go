@@ -221,14 +221,29 @@ func FuzzRequest(f *testing.F) {
 	f.Add(streamed)
 	f.Add(`{"model":"mock","model":"x","messages":[{"role":"user","content":[{"type":"text"}]}],"user":{"id":1}}`)
 	f.Add(`{"model":"mock","messages":null,"max_tokens":-1e99}`)
+	f.Add(`{"model":"mock","input":[{"role":"user"},7],"conversation":{"id":7},"tools":[{"type":"function"}],"stream":true}`)
+	f.Add(`{"model":"mock","prompt":[[1],"a"],"input":[4294967296],"tools":{},"tool_choice":"required","max_tokens":1}`)
+	f.Add(`{"model":"mock","messages":[{}],"max_tokens":9,"tools":[{"name":"a","input_schema":[]}],"tool_choice":{"type":"any"}}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		e, log := testEngine(t, "--ttft=0s", "--tbt=0s", "--max-output=4")
-		w := post(t.Context(), e, chatPath, body)
-		if w.Code != 200 && w.Code != 400 && w.Code != 404 {
-			t.Errorf("status %d", w.Code)
-		}
-		if a, b := lines[arrival](t, log, "arrival"), lines[ending](t, log, "end"); len(a) != 1 || len(b) != 1 {
-			t.Errorf("journal has %d arrivals and %d ends, want one each: %s", len(a), len(b), log)
+		for _, path := range []string{chatPath, completionsPath, responsesPath, messagesPath, embeddingsPath} {
+			checkAnswer(t, path, body)
 		}
 	})
+}
+
+// checkAnswer checks that a body is answered or refused, in JSON or events, and
+// that the journal has it.
+func checkAnswer(t *testing.T, path, body string) {
+	t.Helper()
+	e, log := testEngine(t, "--ttft=0s", "--tbt=0s", "--max-output=4")
+	w := post(t.Context(), e, path, body)
+	if w.Header().Get("Content-Type") == "application/json" && !json.Valid(w.Body.Bytes()) {
+		t.Errorf("%s: the answer is no JSON: %s", path, w.Body)
+	}
+	if w.Code != 200 && w.Code != 400 && w.Code != 404 {
+		t.Errorf("status %d", w.Code)
+	}
+	if a, b := lines[arrival](t, log, "arrival"), lines[ending](t, log, "end"); len(a) != 1 || len(b) != 1 {
+		t.Errorf("journal has %d arrivals and %d ends, want one each: %s", len(a), len(b), log)
+	}
 }
