@@ -129,7 +129,15 @@ func TestGuard(t *testing.T) {
 			p.Routes[1].ShedRps, p.Routes[1].Shares[0].Rps = 5, 5
 			p.Pools[3].Rps, p.Pools[3].Utilisation = 25, 25.0/30
 		}, `class "resident" at "B": sheds while capacity is free`},
-		{"sheds when a pool is full", func(_ *fleet.State, p *fleet.Plan) { p.Routes[1].ShedRps, p.Routes[1].Shares[0].Rps = 5, 5 }, ""},
+		{"sheds while one pool is full and another is not", func(_ *fleet.State, p *fleet.Plan) {
+			p.Routes[1].ShedRps, p.Routes[1].Shares[0].Rps = 5, 5
+		}, `class "resident" at "B": sheds while capacity is free`},
+		{"sheds when every pool is full", func(_ *fleet.State, p *fleet.Plan) {
+			p.Routes[1].ShedRps, p.Routes[1].Shares[0].Rps = 5, 5
+			for i := range p.Pools {
+				p.Pools[i].Utilisation = 1
+			}
+		}, ""},
 		{"sheds by rounding", func(_ *fleet.State, p *fleet.Plan) {
 			p.Routes[1].ShedRps = 1e-7
 			p.Pools[3].Utilisation = 0.99

@@ -126,18 +126,13 @@ func (j *judge) needed() error {
 	return nil
 }
 
-// free says whether there is a pool for the class, and none is full.
+// free says whether a pool for the class has capacity left.
 func (j *judge) free(c fleet.ClassID) bool {
-	found := false
 	for id, ready := range j.usable[c] {
 		q := j.pools[id]
-		if !ready || q == nil || q.CapacityRps == 0 {
-			continue
+		if ready && q != nil && q.CapacityRps > 0 && q.Utilisation < fullUtilisation {
+			return true
 		}
-		if q.Utilisation >= fullUtilisation {
-			return false
-		}
-		found = true
 	}
-	return found
+	return false
 }

@@ -80,14 +80,31 @@ func (s *Server) serve(n *node, next snapshot) {
 	}
 }
 
-// progress says how far a client has come. Routes reach a weir-extproc after its
-// Envoy took them: what it decides, the Envoy must be able to do.
+// progress says how far a client has come. New routes reach a weir-extproc after
+// its Envoy took them: what it decides, the Envoy must be able to do. Where classes
+// only leave it is the other way round: nothing is decided that the Envoy cannot do
+// any more.
 func (s *Server) progress(n *node, want snapshot) progress {
 	warm := n.has(want, resource.ClusterType) && n.has(want, resource.EndpointType)
-	if envoy := s.nodes[n.id.sibling()]; n.id.role == fleet.RoleExtProc && envoy != nil {
-		warm = warm && envoy.has(want, resource.RouteType)
+	first := fleet.RoleEnvoy
+	if n.served.loses(want) {
+		first = fleet.RoleExtProc
+	}
+	if sibling := s.nodes[n.id.sibling()]; sibling != nil && n.id.role != first {
+		warm = warm && sibling.has(want, resource.RouteType)
 	}
 	return progress{warm: warm, routed: n.has(want, resource.ListenerType) && n.has(want, resource.RouteType)}
+}
+
+// loses says whether classes leave, and none comes, on the way to another snapshot.
+func (s snapshot) loses(want snapshot) bool {
+	had, has := s.GetVersionMap(resource.EndpointType), want.GetVersionMap(resource.EndpointType)
+	for class := range has {
+		if _, ok := had[class]; !ok {
+			return false
+		}
+	}
+	return len(has) < len(had)
 }
 
 // has says whether all streams of a client took all of a type, if they ask for it.

@@ -304,6 +304,20 @@ func TestExtProcUsesRoutesAfterItsEnvoy(t *testing.T) {
 	ext.await(t, "chat=10 code=5 chat code 2")
 }
 
+func TestExtProcGivesUpAClassBeforeItsEnvoy(t *testing.T) {
+	t.Parallel()
+	s := serve(t, Options{}, "east")
+	p := settled(t, s)
+	ext := s.follow(t, "east", "n1", fleet.RoleExtProc)
+	s.publish(t, "east", plan{weights: map[string]uint32{"chat": 10, "code": 5}, budget: 1, listen: 1})
+	p.until("RouteConfiguration +weir")
+	ext.await(t, "chat=10 code=5 chat code 1")
+	s.publish(t, "east", first)
+	ext.await(t, "chat=10 chat 1") // the Envoy has not been asked to read on yet
+	p.until("RouteConfiguration +weir")
+	p.until("Cluster -code")
+}
+
 func TestExtProcWaitsNoLongerForAnEnvoyThatLeft(t *testing.T) {
 	t.Parallel()
 	s := serve(t, Options{}, "east")
