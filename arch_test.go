@@ -56,7 +56,7 @@ var rooms = map[string]room{
 	"admin":            {ours: "fleet", modules: metrics},
 	"envoy":            {ours: "fleet", modules: protos + " github.com/cespare/xxhash/v2", tests: "config"},
 	"xds":              {ours: "fleet envoy", modules: servers, tests: "config"},
-	"extproc":          {ours: "fleet envoy", modules: servers + " github.com/cespare/xxhash/v2 github.com/go-json-experiment/json", tests: "config"},
+	"extproc":          {ours: "fleet envoy", modules: servers + " github.com/cespare/xxhash/v2 github.com/go-json-experiment/json github.com/klauspost/compress/zstd", tests: "config"},
 	"deploy":           {tests: "*"},
 	"deploy/stage":     {ours: "fleet config", modules: "golang.org/x/sync", tests: "*"},
 	"deploy/demo":      {ours: "fleet config envoy xds deploy/stage", modules: "go.uber.org/zap golang.org/x/sync", tests: "*"},

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 func gzipped(t testing.TB, body string) []byte {
@@ -27,7 +29,7 @@ func gzipped(t testing.TB, body string) []byte {
 
 // chatTable wants a fingerprint and these fields of a body.
 func chatTable(fields ...string) *Table {
-	t := &Table{wanted: wanted{fingerprint: true}}
+	t := &Table{wanted: wanted{fingerprint: true}, bodyLimit: 32 << 20}
 	for _, f := range fields {
 		t.wanted.add(f)
 	}
@@ -134,37 +136,47 @@ func TestOnePlaceForTwoClasses(t *testing.T) {
 	}
 }
 
-func TestGzip(t *testing.T) {
-	t.Parallel()
-	good := gzipped(t, `{"messages":[],"model":"m"}`)
-	broken := bytes.Clone(good)
-	broken[len(broken)-6] ^= 1 // its checksum
-	bomb := gzipped(t, `{"pad":"`+strings.Repeat("0", 2*minInflated)+`","model":"m"}`)
-	late := gzipped(t, `{"model":"m"}`+strings.Repeat(" ", 2*minInflated))
-	tests := []struct {
-		name string
-		body []byte
-		want error
-	}{
-		{"good", good, nil},
-		{"a dense prompt", gzipped(t, `{"pad":"`+strings.Repeat("again ", 50_000)+`","model":"m"}`), nil},
-		{"not gzip", []byte(`{"model":"m"}`), errEncoding},
-		{"empty", nil, errEncoding},
-		{"cut", good[:len(good)-10], errEncoding},
-		{"wrong checksum", broken, errEncoding},
-		{"bomb", bomb, errTooLarge},
-		{"bomb after the object", late, errTooLarge},
-		{"not JSON", gzipped(t, `model=m`), errSyntax},
+func zstandard(t testing.TB, body string) []byte {
+	t.Helper()
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			h := headOf(post("/", "content-encoding: GZIP"))
-			got, err := chatTable().read(h, tt.body)
-			if !errors.Is(err, tt.want) || (err == nil) != (got.model == "m") {
-				t.Errorf("got %q, %v, want %v", got.model, err, tt.want)
-			}
-		})
+	return z.EncodeAll([]byte(body), nil)
+}
+
+func TestCompressed(t *testing.T) {
+	t.Parallel()
+	for encoding, pack := range map[string]func(testing.TB, string) []byte{"GZIP": gzipped, "zstd": zstandard} {
+		good := pack(t, `{"messages":[],"model":"m"}`)
+		broken := bytes.Clone(good)
+		broken[len(broken)-1] ^= 1 // its checksum or length
+		bomb := pack(t, `{"pad":"`+strings.Repeat("0", 2*minInflated)+`","model":"m"}`)
+		late := pack(t, `{"model":"m"}`+strings.Repeat(" ", 2*minInflated))
+		tests := []struct {
+			name string
+			body []byte
+			want error
+		}{
+			{"good", good, nil},
+			{"a dense prompt", pack(t, `{"pad":"`+strings.Repeat("again ", 50_000)+`","model":"m"}`), nil},
+			{"not compressed", []byte(`{"model":"m"}`), errEncoding},
+			{"cut", good[:len(good)-10], errEncoding},
+			{"wrong checksum", broken, errEncoding},
+			{"bomb", bomb, errTooLarge},
+			{"bomb after the object", late, errTooLarge},
+			{"not JSON", pack(t, `model=m`), errSyntax},
+		}
+		for _, tt := range tests {
+			t.Run(encoding+" "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				h := headOf(post("/", "content-encoding: "+encoding))
+				got, err := chatTable().read(h, tt.body)
+				if !errors.Is(err, tt.want) || (err == nil) != (got.model == "m") {
+					t.Errorf("got %q, %v, want %v", got.model, err, tt.want)
+				}
+			})
+		}
 	}
 }
 
@@ -183,7 +195,8 @@ func TestInspectable(t *testing.T) {
 		{"content-type: ;", errContentType},
 		{"content-encoding: identity", nil},
 		{"content-encoding:  gzip ", nil},
-		{"content-encoding: zstd", errEncoding},
+		{"content-encoding: zstd", nil},
+		{"content-encoding: br", errEncoding},
 		{"content-encoding: gzip, gzip", errEncoding},
 	}
 	for _, tt := range tests {

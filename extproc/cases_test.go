@@ -34,7 +34,7 @@ func casesTable() *Table {
 		{Kind: fleet.AffinityFingerprint},
 		{Kind: fleet.AffinityBody, Name: "user"},
 	}
-	v := &fleet.View{}
+	v := &fleet.View{BodyLimit: 32 << 20}
 	for _, model := range []string{"m1", "e", "claude-x"} {
 		v.Routes = append(v.Routes, fleet.ViewRoute{Class: fleet.ClassID(model), Rule: fleet.Rule{Model: model}})
 		v.Classes = append(v.Classes, fleet.ViewClass{
@@ -66,7 +66,7 @@ func TestSharedBodies(t *testing.T) {
 		{"missing-model.json", "", "none: 400", fromNowhere},
 		{"model-null.json", "", "none: 400", fromNowhere},
 		{"ok.gz", "gzip", "m1: admitted", fromBody},
-		{"ok.zst", "zstd", "none: 400", fromNowhere},
+		{"ok.zst", "zstd", "m1: admitted", fromBody},
 		{"prompt-array-of-tokens.json", "", "m1: admitted", fromFingerprint},
 		{"top-level-array.json", "", "none: 400", fromNowhere},
 		{"truncated.json", "", "none: 400", fromNowhere},

@@ -11,7 +11,7 @@ import (
 // can be read: …".
 var (
 	errContentType = errors.New("its content-type is not application/json")
-	errEncoding    = errors.New("its content-encoding is not gzip or none, or is broken")
+	errEncoding    = errors.New("its content-encoding is not gzip, zstd or none, or is broken")
 	errTooLarge    = errors.New("its content grows too large when it is decompressed")
 	errSyntax      = errors.New("its body is not valid JSON")
 	errNotObject   = errors.New("its body is not a JSON object")

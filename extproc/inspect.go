@@ -6,13 +6,16 @@ import (
 	"io"
 	"mime"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 )
 
-// Bounds of what a compressed body may grow to, in bytes.
+// Bounds of what a compressed body may grow to, in bytes, besides that of a plain
+// one.
 const (
-	maxInflated     = 32 << 20
 	minInflated     = 1 << 20
 	maxInflateRatio = 100
+	maxWindow       = 8 << 20 // what RFC 9659 lets a zstd sender ask for
 )
 
 // inspectable says why a body of this kind cannot be read, nil if it can.
@@ -21,7 +24,7 @@ func (h *head) inspectable() error {
 		return errContentType
 	}
 	switch h.encoding() {
-	case "", "identity", "gzip":
+	case "", "identity", "gzip", "zstd":
 		return nil
 	}
 	return errEncoding
@@ -39,24 +42,34 @@ func isJSON(contentType string) bool {
 
 // read reads of a whole body what the table wants.
 func (t *Table) read(h *head, body []byte) (facts, error) {
-	if h.encoding() == "gzip" {
-		return t.wanted.readGzip(body)
+	encoding := h.encoding()
+	if encoding == "" || encoding == "identity" {
+		return t.wanted.read(bytes.NewBuffer(body)) // a Buffer is read without a copy
 	}
-	return t.wanted.read(bytes.NewBuffer(body)) // a Buffer is read without a copy
-}
-
-func (w *wanted) readGzip(body []byte) (facts, error) {
-	z, err := gzip.NewReader(bytes.NewReader(body))
+	limit := min(int(t.bodyLimit), max(minInflated, maxInflateRatio*len(body)))
+	from, err := inflate(encoding, body)
 	if err != nil {
 		return facts{}, errEncoding
 	}
-	limit := min(maxInflated, max(minInflated, maxInflateRatio*len(body)))
-	src := &inflated{from: z, left: limit}
-	f, err := w.read(src)
+	defer from.Close()
+	src := &inflated{from: from, left: limit}
+	f, err := t.wanted.read(src)
 	if src.err != nil {
 		return facts{}, src.err
 	}
 	return f, err
+}
+
+// inflate opens a decompressor that works in this goroutine alone.
+func inflate(encoding string, body []byte) (io.ReadCloser, error) {
+	if encoding == "gzip" {
+		return gzip.NewReader(bytes.NewReader(body))
+	}
+	z, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return nil, err
+	}
+	return z.IOReadCloser(), nil
 }
 
 // inflated reads a decompressor within a bound, and remembers what stopped it.

@@ -29,8 +29,19 @@ func (c *choice) add(e *engine) {
 	}
 }
 
+// addBest adds the best engine of each pool that has a share, or that has none.
+func (c *choice) addBest(pools []*pool, key uint64, share bool) {
+	for _, p := range pools {
+		if (p.weight > noShare) == share {
+			ranked := p.rank(key)
+			c.add(ranked.best[0])
+		}
+	}
+}
+
 // choose picks a pool by weighted rendezvous, then an engine inside it; then, for
-// retries, the best engine of each further pool, then the others of the first.
+// retries, the best engine of each further pool that has a share, the others of the
+// first, and last those of the pools that the plan gives nothing.
 // Every replica chooses alike, and a change of weights moves no more than it must.
 func (c *class) choose(key uint64) choice {
 	var out choice
@@ -44,13 +55,12 @@ func (c *class) choose(key uint64) choice {
 	}
 	home := pools.best[0].rank(key)
 	out.add(home.best[0])
-	for _, p := range pools.best[1:pools.n] {
-		next := p.rank(key)
-		out.add(next.best[0])
-	}
+	further := pools.best[1:pools.n]
+	out.addBest(further, key, true)
 	for _, e := range home.best[1:home.n] {
 		out.add(e)
 	}
+	out.addBest(further, key, false)
 	return out
 }
 

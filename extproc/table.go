@@ -11,6 +11,7 @@ type Table struct {
 	routes     []route
 	unreadable *class // where requests go whose model cannot be read; nil: they are refused
 	wanted     wanted
+	bodyLimit  int64 // bytes
 }
 
 // class is a traffic class with all that a decision needs, hashes included.
@@ -44,7 +45,7 @@ type engine struct {
 // NewTable makes a table of what a front-end is told. Engines that are known to
 // be unready are left out.
 func NewTable(v *fleet.View) *Table {
-	t := &Table{}
+	t := &Table{bodyLimit: v.BodyLimit}
 	classes := make(map[fleet.ClassID]*class, len(v.Classes))
 	for i := range v.Classes {
 		classes[v.Classes[i].ID] = t.newClass(&v.Classes[i])
