@@ -173,6 +173,9 @@ func retryPolicy() *routev3.RetryPolicy {
 	}
 }
 
+// shedRetryAfter is in seconds: long enough for the plan to know of the demand.
+const shedRetryAfter = "5"
+
 // shedRoute refuses a part of a class's requests by itself while weir-extproc is
 // dead. A live one marks what it admits, so that nothing is shed twice.
 func shedRoute(c fleet.ClassID, match *routev3.RouteMatch) *routev3.Route {
@@ -184,7 +187,7 @@ func shedRoute(c fleet.ClassID, match *routev3.RouteMatch) *routev3.Route {
 			RuntimeKey:   shedKey(c),
 		},
 	}
-	route := &routev3.Route{Match: m, ResponseHeadersToAdd: []*corev3.HeaderValueOption{header("retry-after", "1")}}
+	route := &routev3.Route{Match: m, ResponseHeadersToAdd: []*corev3.HeaderValueOption{header("retry-after", shedRetryAfter)}}
 	return answer(route, 429, Overloaded())
 }
 
