@@ -83,6 +83,9 @@ func (s *Server) Swap(t *Table) {
 	}
 }
 
+// Serving says whether there is a table to decide by.
+func (s *Server) Serving() bool { return s.table.Load() != nil }
+
 // Drain reports NOT_SERVING from here on, so that Envoy asks no more. Requests
 // under way are still answered.
 func (s *Server) Drain() { s.health.Shutdown() }

@@ -18,10 +18,10 @@ func (s *Server) RegisterMetrics(r prometheus.Registerer) error {
 		r.Register(s.deciding),
 		r.Register(inFlight{s}),
 		r.Register(prometheus.NewGaugeFunc(serving, func() float64 {
-			if s.table.Load() == nil {
-				return 0
+			if s.Serving() {
+				return 1
 			}
-			return 1
+			return 0
 		})),
 	)
 }

@@ -72,6 +72,15 @@ func (p *Plan) Route(s Stream) *Route {
 	return &p.Routes[i]
 }
 
+// Pool returns the plan of a pool, or nil.
+func (p *Plan) Pool(id PoolID) *PoolPlan {
+	i, ok := slices.BinarySearchFunc(p.Pools, id, func(q PoolPlan, id PoolID) int { return cmp.Compare(q.Pool, id) })
+	if !ok {
+		return nil
+	}
+	return &p.Pools[i]
+}
+
 // ShareOf returns the share of a pool in a route, 0 where it has none.
 func (r *Route) ShareOf(p PoolID) float64 {
 	for _, s := range r.Shares {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"weir/admin"
 	"weir/envoy"
 	"weir/extproc"
 	"weir/fleet"
@@ -26,7 +27,7 @@ import (
 )
 
 type options struct {
-	frontEnd, nodeID, xds, listen string
+	frontEnd, nodeID, xds, listen, admin string
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -55,6 +56,7 @@ func parse(args []string) (o options, err error) {
 	f.StringVar(&o.nodeID, "node-id", "", "`id` of the Envoy beside it")
 	f.StringVar(&o.xds, "xds", "", "`host:port` of the control plane")
 	f.StringVar(&o.listen, "listen", "", "`ip:port` or path of a Unix socket to serve Envoy on")
+	f.StringVar(&o.admin, "admin", "", "`ip:port` of the admin API; empty: none")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -78,6 +80,10 @@ func serve(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	asked, err := admin.Listen(o.admin)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	conn, err := xds.Dial(o.xds, nil)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -91,6 +97,7 @@ func serve(ctx context.Context, o options) error {
 	group.Go(func() error { return client.Run(ctx) })
 	group.Go(func() error { return reporter.Run(ctx) })
 	group.Go(func() error { return answer(ctx, server, l) })
+	group.Go(func() error { return serveAdmin(ctx, asked, server, client, reporter, log.Named("admin")) })
 	log.Info("serving Envoy", zap.String("listen", o.listen), zap.String("frontEnd", o.frontEnd), zap.String("node", o.nodeID))
 	return group.Wait()
 }

@@ -18,8 +18,9 @@ import (
 
 // Exit codes.
 const (
-	exitFailed = 1 // the command could not do its work, or what it checked is not so
-	exitUsage  = 2 // the command was called wrongly
+	exitFailed    = 1 // the command could not do its work, or what it checked is not so
+	exitUsage     = 2 // the command was called wrongly
+	exitAttention = 3 // status: somebody should look at what it shows
 )
 
 // errUsage marks errors in how a command was called.
@@ -34,6 +35,9 @@ func run(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
+		if errors.Is(err, errAttention) {
+			return exitAttention
+		}
 		complain(err)
 		if errors.Is(err, errUsage) || strings.HasPrefix(err.Error(), "unknown command") {
 			return exitUsage
@@ -51,10 +55,15 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return fmt.Errorf("%w\nrun '%s --help' for its flags%w", err, c.CommandPath(), silent{errUsage})
+		return usage("%w\nrun '%s --help' for its flags", err, c.CommandPath())
 	})
-	root.AddCommand(newCheck(), newPlan(), newServe(), newBootstrap(), newSnapshot(), newDemo())
+	root.AddCommand(newCheck(), newPlan(), newServe(), newBootstrap(), newSnapshot(), newStatus(), newDemo())
 	return root
+}
+
+// usage is an error in how a command was called.
+func usage(format string, values ...any) error {
+	return fmt.Errorf(format+"%w", append(values, silent{errUsage})...)
 }
 
 // silent carries an error for errors.Is without adding to the text.
@@ -74,7 +83,7 @@ func args(names ...string) cobra.PositionalArgs {
 			want = "no argument"
 		}
 		path := c.CommandPath()
-		return fmt.Errorf("%s takes %s, not %q: run '%s --help'%w", path, want, got, path, silent{errUsage})
+		return usage("%s takes %s, not %q: run '%s --help'", path, want, got, path)
 	}
 }
 

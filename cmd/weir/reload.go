@@ -39,22 +39,21 @@ func (p *plane) watch(ctx context.Context) error {
 			p.complain(err)
 			continue
 		}
-		if asked || seen != string(text) {
+		if (asked || seen != string(text)) && p.reload(text) {
 			seen = string(text)
-			p.reload(text)
 		}
 	}
 }
 
 // reload puts a changed fleet in force. A bad one is refused with its errors, and
-// the old one stays.
-func (p *plane) reload(text []byte) {
+// the old one stays; false asks for another try at the same text.
+func (p *plane) reload(text []byte) bool {
 	f, err := config.Parse(p.file, text)
 	if err != nil {
 		p.complain(err)
-		return
+		return true
 	}
-	p.complaint = ""
+	p.complaint.Store(nil)
 	text = bytes.Clone(text)
 	posted := p.loop.Post(func(time.Time) {
 		p.fleetText = string(text)
@@ -62,17 +61,20 @@ func (p *plane) reload(text []byte) {
 		p.server.SetFrontEnds(frontEnds(f))
 	})
 	if !posted {
-		p.log.Error("fleet file not taken: the control plane is overloaded, send it SIGHUP", zap.String("file", p.file))
-		return
+		p.counters.fleetRefused.Add(1)
+		p.log.Error("fleet file not taken yet: the control plane is overloaded", zap.String("file", p.file))
+		return false
 	}
 	p.prober.SetFleet(f)
 	p.log.Info("fleet file read again", zap.String("file", p.file))
+	return true
 }
 
 // complain logs why the fleet file could not be read again, once for each reason.
 func (p *plane) complain(err error) {
-	if err.Error() != p.complaint {
+	p.counters.fleetRefused.Add(1)
+	complaint := err.Error()
+	if old := p.complaint.Swap(&complaint); old == nil || *old != complaint {
 		p.log.Error("fleet file refused, the last one stays", zap.String("file", p.file), zap.Error(err))
 	}
-	p.complaint = err.Error()
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"weir/admin"
 	"weir/config"
 	"weir/control"
 	"weir/envoy"
@@ -20,7 +22,7 @@ import (
 )
 
 func newServe() *cobra.Command {
-	var address, state string
+	var address, state, adminAt string
 	c := &cobra.Command{
 		Use:   "serve FILE",
 		Short: "Run the control plane",
@@ -43,10 +45,15 @@ func newServe() *cobra.Command {
 				return fmt.Errorf("--xds: %w", err)
 			}
 			log.Info("serving xDS", zap.Stringer("listen", l.Addr()), zap.String("fleet", a[0]))
-			return newPlane(a[0], string(text), f, state, log).run(c.Context(), l)
+			asked, err := admin.Listen(adminAt)
+			if err != nil {
+				return err
+			}
+			return newPlane(a[0], string(text), f, state, log).run(c.Context(), l, asked)
 		},
 	}
 	c.Flags().StringVar(&address, "xds", "127.0.0.1:18000", "`ip:port` on which Envoys and weir-extprocs find the control plane")
+	c.Flags().StringVar(&adminAt, "admin", adminAddress, "`ip:port` of the admin API; empty: none")
 	c.Flags().StringVar(&state, "state", "", "`directory` that keeps the last plan over restarts")
 	return c
 }
@@ -65,8 +72,9 @@ type plane struct {
 	loop    *control.Loop
 	keeper  *control.Keeper // nil: plans are not kept
 
-	fleetText string // what is in force; only the loop's goroutine changes it
-	complaint string // of the goroutine that watches the file
+	fleetText string                 // what is in force; only the loop's goroutine changes it
+	complaint atomic.Pointer[string] // why the fleet file is not in force; nil: it is
+	counters  planeCounters
 }
 
 func newPlane(file, text string, f *fleet.Fleet, state string, log *zap.Logger) *plane {
@@ -76,7 +84,7 @@ func newPlane(file, text string, f *fleet.Fleet, state string, log *zap.Logger) 
 		State:    p.tracker.State,
 		Plan:     makePlan,
 		Publish:  p.publish,
-		Restored: restore(state, log.Named("state")),
+		Restored: p.restore(state, log.Named("state")),
 		Log:      log.Named("control"),
 	})
 	if state != "" {
@@ -89,13 +97,15 @@ func newPlane(file, text string, f *fleet.Fleet, state string, log *zap.Logger) 
 	return p
 }
 
-func (p *plane) run(ctx context.Context, l net.Listener) error {
+// run serves xDS on one listener and, unless it is nil, the admin API on the other.
+func (p *plane) run(ctx context.Context, l, asked net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.server.Run(ctx, l) })
 	group.Go(func() error { return p.prober.Run(ctx) })
 	group.Go(func() error { return p.loop.Run(ctx) })
 	group.Go(func() error { return p.takeReports(ctx) })
 	group.Go(func() error { return p.watch(ctx) })
+	group.Go(func() error { return p.serveAdmin(ctx, asked) })
 	if p.keeper != nil {
 		group.Go(func() error { return p.keeper.Run(ctx) })
 	}

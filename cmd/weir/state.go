@@ -16,7 +16,7 @@ import (
 
 // restore reads the last plan of an earlier process; nil if there is none that
 // can be used, which is logged and no reason not to go on.
-func restore(dir string, log *zap.Logger) *fleet.Plan {
+func (p *plane) restore(dir string, log *zap.Logger) *fleet.Plan {
 	if dir == "" {
 		log.Warn("no --state directory: a restart begins without the last plan")
 		return nil
@@ -27,6 +27,7 @@ func restore(dir string, log *zap.Logger) *fleet.Plan {
 		log.Info("no last plan: beginning anew", zap.String("state", dir))
 		return nil
 	case err != nil:
+		p.counters.restoresFailed.Add(1)
 		log.Error("last plan not usable: beginning anew", zap.Error(err))
 		return nil
 	}

@@ -63,7 +63,11 @@ func duration(seconds float64) string {
 }
 
 func (s *Stage) startControlPlane(ctx context.Context) error {
-	process, err := s.launch("weir", s.bin("weir"), "serve", s.FleetFile, "--xds", s.XDS, "--state", s.State())
+	admin, err := s.adminOf("weir")
+	if err != nil {
+		return err
+	}
+	process, err := s.launch("weir", s.bin("weir"), "serve", s.FleetFile, "--xds", s.XDS, "--state", s.State(), "--admin", admin)
 	if err != nil {
 		return err
 	}
@@ -102,10 +106,14 @@ func (s *Stage) startNode(ctx context.Context, id fleet.FrontEndID, name string)
 	if err != nil {
 		return err
 	}
+	extProcAdmin, err := s.adminOf("extproc-" + name)
+	if err != nil {
+		return err
+	}
 	n := node{id, name, admin}
 	s.nodes[name] = n
-	_, err = s.launch("extproc-"+name, s.bin("weir-extproc"),
-		"--front-end", string(id), "--node-id", name, "--xds", s.XDS, "--listen", s.Socket(name))
+	_, err = s.launch("extproc-"+name, s.bin("weir-extproc"), "--front-end", string(id), "--node-id", name,
+		"--xds", s.XDS, "--listen", s.Socket(name), "--admin", extProcAdmin)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ type Stage struct {
 	ownDir    bool
 	ports     []*port
 	nodes     map[string]node
+	admins    map[string]string // addresses of Weir's own admin APIs, by process
 	processes map[string]*Process
 	order     []*Process
 }
@@ -49,7 +50,7 @@ type Stage struct {
 // Start stages a fleet and returns once every front-end answers. What was started
 // is stopped again on an error.
 func Start(ctx context.Context, o Options) (*Stage, error) {
-	s := &Stage{options: o, dir: o.Dir, nodes: map[string]node{}, processes: map[string]*Process{}}
+	s := &Stage{options: o, dir: o.Dir, nodes: map[string]node{}, admins: map[string]string{}, processes: map[string]*Process{}}
 	err := s.start(ctx)
 	if err != nil {
 		err = errors.Join(err, s.Close())
@@ -156,6 +157,16 @@ func (s *Stage) Process(name string) *Process { return s.processes[name] }
 
 // URL is where clients of a front-end send their requests.
 func (s *Stage) URL(id fleet.FrontEndID) string { return "http://" + s.Fleet.FrontEnd(id).Listen }
+
+// AdminURL is where "weir" or an "extproc-FRONTEND" can be asked.
+func (s *Stage) AdminURL(process string) string { return "http://" + s.admins[process] }
+
+// adminOf reserves the address of a process's admin API.
+func (s *Stage) adminOf(process string) (string, error) {
+	address, err := s.address()
+	s.admins[process] = address
+	return address, err
+}
 
 // Journal is the file in which an engine notes who asked it for what.
 func (s *Stage) Journal(e fleet.EngineID) string {

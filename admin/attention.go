@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"fmt"
+	"time"
+
+	"weir/fleet"
+)
+
+const (
+	// lagPatience is how long a client may be behind: resources are taken in well
+	// under a second, and a roll-out waits for a silent one up to ten.
+	lagPatience = 15 * time.Second
+	// roundPatience is how long a round may take beyond three ticks; the solver
+	// stops at five seconds.
+	roundPatience = 10 * time.Second
+	maxAttention  = 100
+)
+
+// attention lists what somebody should look at.
+func (s *Status) attention(r fleet.Round) []string {
+	a := list{}
+	if s.FleetProblem != "" {
+		a.add("the fleet file is refused and the last one stays: %s", s.FleetProblem)
+	}
+	s.Plan.attention(r, &a)
+	if r.State != nil {
+		for i := range s.FrontEnds {
+			s.FrontEnds[i].attention(r.State.Fleet.Options.DeclaredOnly, &a)
+		}
+	}
+	for i := range s.Pools {
+		s.Pools[i].attention(&a)
+	}
+	for _, u := range s.UnknownFrontEnds {
+		a.add("unknown front-end %q: its %d clients get nothing; add it to the fleet file or correct node.cluster", u.FrontEnd, u.Clients)
+	}
+	if more := len(a) - maxAttention; more > 0 {
+		a = append(a[:maxAttention], fmt.Sprintf("and %d more", more))
+	}
+	return a
+}
+
+type list []string
+
+func (l *list) add(format string, values ...any) { *l = append(*l, fmt.Sprintf(format, values...)) }
+
+func (p *PlanStatus) attention(r fleet.Round, a *list) {
+	switch p.Status {
+	case "":
+		a.add("%s", p.Why)
+	case fleet.Held:
+		a.add("the last plan is held: %s", p.Why)
+	case fleet.Shedding:
+		a.add("the plan sheds, capacity is short: %s", p.Why)
+	}
+	if p.Unpublished != "" {
+		a.add("the plan does not reach the fleet: %s", p.Unpublished)
+	}
+	if p.RoundAgeSeconds == nil {
+		return
+	}
+	if age := seconds(*p.RoundAgeSeconds); age > 3*r.State.Fleet.Options.Tick+roundPatience {
+		a.add("the loop is stuck: its last round began %v ago", age)
+	}
+}
+
+func (f *FrontEnd) attention(declaredOnly bool, a *list) {
+	switch {
+	case f.Envoys == 0:
+		a.add("front-end %q: no Envoy is connected", f.FrontEnd)
+	case f.Unpaired > 0:
+		a.add("front-end %q: %d of %d Envoys have no weir-extproc connected", f.FrontEnd, f.Unpaired, f.Envoys)
+	}
+	if lag := seconds(f.LagSeconds); lag > lagPatience {
+		a.add("front-end %q: %d clients are behind, for %v", f.FrontEnd, f.Behind, lag)
+	}
+	for _, n := range f.Nacks {
+		a.add("front-end %q: %s %q refuses %s: %s", f.FrontEnd, n.Role, n.Node, n.Type, n.Error)
+	}
+	for _, st := range f.Streams {
+		st.attention(f, declaredOnly, a)
+	}
+}
+
+// attention tells of demand that is not measured although it could be.
+func (st *Stream) attention(f *FrontEnd, declaredOnly bool, a *list) {
+	switch {
+	case st.Source == fleet.SourceEnvoy:
+		a.add("front-end %q: class %q: weir-extprocs do not report arrivals, what Envoys issue stands in", f.FrontEnd, st.Class)
+	case st.Source == fleet.SourceDeclared && f.ExtProcs > 0 && !declaredOnly:
+		a.add("front-end %q: class %q: nobody reports load, the declared demand rules", f.FrontEnd, st.Class)
+	}
+}
+
+func (p *Pool) attention(a *list) {
+	switch unknown := p.Engines - p.Ready - p.Unready; {
+	case p.Engines == 0:
+	case p.Unready == p.Engines:
+		a.add("pool %q: none of %d engines is ready", p.Pool, p.Engines)
+	case p.Unready > 0:
+		a.add("pool %q: %d of %d engines are not ready", p.Pool, p.Unready, p.Engines)
+	case unknown > 0:
+		a.add("pool %q: nothing is known of %d of %d engines", p.Pool, unknown, p.Engines)
+	}
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond)
+}

@@ -1,0 +1,66 @@
+package admin
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/fleet"
+)
+
+// Sources are where the answers of a control plane come from.
+type Sources struct {
+	Latest       func() fleet.Round
+	Clients      func() []fleet.Client // sorted by front-end, node and role
+	FleetProblem func() string         // why the fleet file is not in force as it is; empty: it is
+	Metrics      prometheus.Gatherer
+}
+
+// ControlPlane is what a control plane can be asked.
+func ControlPlane(from Sources) Options {
+	latest := from.Latest
+	return Options{
+		Metrics: from.Metrics,
+		Ready:   func() error { return ready(latest()) },
+		Pages: map[string]Page{
+			"/status": func() (any, error) {
+				return newStatus(time.Now(), latest(), from.Clients(), from.FleetProblem()), nil
+			},
+			"/clients": func() (any, error) { return from.Clients(), nil },
+			"/plan": func() (any, error) {
+				r := latest()
+				return r.Plan, planned(r)
+			},
+			"/beliefs": func() (any, error) {
+				r := latest()
+				if r.State == nil {
+					return nil, planned(r)
+				}
+				return newBeliefs(r.At, r.State), nil
+			},
+		},
+	}
+}
+
+// ready says why the fleet has no plan of this process yet, nil if it has.
+func ready(r fleet.Round) error {
+	if err := planned(r); err != nil {
+		return err
+	}
+	if r.Unpublished != "" {
+		return errors.New("the plan is not published: " + r.Unpublished)
+	}
+	return nil
+}
+
+// planned says why no plan is in force, nil if one is.
+func planned(r fleet.Round) error {
+	switch {
+	case r.State == nil:
+		return errors.New("no plan yet: the first round waits for the engines' first health checks")
+	case r.Plan == nil:
+		return errors.New("no plan yet: " + r.Why)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Page is the answer to one path: a value to write as JSON, or why there is none
+// at the moment.
+type Page func() (any, error)
+
+// Options are what a process can be asked. Metrics and Ready are needed.
+type Options struct {
+	Pages   map[string]Page     // by path, beside /healthz, /readyz and /metrics
+	Ready   func() error        // nil: the process can do its work
+	Metrics prometheus.Gatherer // of /metrics
+}
+
+// Handler answers GET requests for the paths that it was given. All errors are
+// JSON.
+func Handler(o Options) http.Handler {
+	pages := maps.Clone(o.Pages)
+	if pages == nil {
+		pages = map[string]Page{}
+	}
+	pages["/healthz"] = func() (any, error) { return health{"alive"}, nil }
+	pages["/readyz"] = func() (any, error) { return health{"ready"}, o.Ready() }
+	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
+	paths := strings.Join(slices.Sorted(maps.Keys(pages)), ", ") + ", /metrics"
+	return limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page := pages[r.URL.Path]
+		switch {
+		case r.Method != http.MethodGet:
+			w.Header().Set("Allow", http.MethodGet)
+			refuse(w, http.StatusMethodNotAllowed, fmt.Errorf("%s is not possible here: the admin API only reads, by GET", r.Method))
+		case r.URL.Path == "/metrics":
+			metrics.ServeHTTP(w, r)
+		case page == nil:
+			refuse(w, http.StatusNotFound, fmt.Errorf("there is no %.100q: ask for one of %s", r.URL.Path, paths))
+		default:
+			answer(w, page)
+		}
+	}))
+}
+
+type health struct {
+	Status string `json:"status"`
+}
+
+// limited answers few requests at a time.
+func limited(next http.Handler) http.Handler {
+	slots := make(chan struct{}, maxRequests)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			next.ServeHTTP(w, r)
+		default:
+			refuse(w, http.StatusServiceUnavailable, errors.New("too many requests at once: ask again"))
+		}
+	})
+}
+
+func answer(w http.ResponseWriter, page Page) {
+	value, err := page()
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, err)
+		return
+	}
+	text, err := json.MarshalIndent(value, "", "  ")
+	switch {
+	case err != nil:
+		refuse(w, http.StatusInternalServerError, err)
+	case len(text) > maxResponse:
+		refuse(w, http.StatusInternalServerError, fmt.Errorf("the answer has %d bytes, more than the %d that are allowed", len(text), maxResponse))
+	default:
+		write(w, http.StatusOK, text)
+	}
+}
+
+// failure is the form of every error.
+type failure struct {
+	Error string `json:"error"`
+}
+
+func refuse(w http.ResponseWriter, status int, why error) {
+	text, err := json.Marshal(failure{why.Error()})
+	if err != nil {
+		text = []byte(`{"error":"an error that cannot be written"}`)
+	}
+	write(w, status, text)
+}
+
+func write(w http.ResponseWriter, status int, text []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // who asked is gone
+}

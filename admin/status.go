@@ -1,0 +1,200 @@
+package admin
+
+import (
+	"time"
+
+	"weir/fleet"
+)
+
+// Status is what `weir status` shows. Its JSON form is a stable interface; null
+// stands for what is not known.
+type Status struct {
+	Attention        []string   `json:"attention"`    // what somebody should look at; empty: all is well
+	FleetProblem     string     `json:"fleetProblem"` // why the fleet file is not in force as it is; empty: it is
+	Plan             PlanStatus `json:"plan"`
+	FrontEnds        []FrontEnd `json:"frontEnds"`
+	Pools            []Pool     `json:"pools"`
+	UnknownFrontEnds []Unknown  `json:"unknownFrontEnds"`
+}
+
+// PlanStatus is the plan in force and how it came about.
+type PlanStatus struct {
+	Status          fleet.Status `json:"status"` // empty: there is no plan
+	Why             string       `json:"why"`
+	MeanSeconds     *float64     `json:"meanSeconds"`     // that the plan expects of a mean request
+	AgeSeconds      *float64     `json:"ageSeconds"`      // since it was made; null: by an earlier process
+	RoundAgeSeconds *float64     `json:"roundAgeSeconds"` // since the loop's last round
+	Unpublished     string       `json:"unpublished"`     // why the fleet could not be told; empty: it was
+}
+
+// FrontEnd is one front-end: who is connected, and what its clients ask for.
+type FrontEnd struct {
+	FrontEnd   fleet.FrontEndID `json:"frontEnd"`
+	Envoys     int              `json:"envoys"`     // connected
+	ExtProcs   int              `json:"extProcs"`   // connected
+	Unpaired   int              `json:"unpaired"`   // Envoys whose weir-extproc is not connected
+	Behind     int              `json:"behind"`     // clients that have not taken all that they were sent
+	LagSeconds float64          `json:"lagSeconds"` // for how long the slowest is behind
+	Nacks      []Nack           `json:"nacks"`      // not more than a few
+	Streams    []Stream         `json:"streams"`
+}
+
+// Nack is a client that refused something and has not taken its successor.
+type Nack struct {
+	Node  string     `json:"node"`
+	Role  fleet.Role `json:"role"`
+	Type  string     `json:"type"`
+	Error string     `json:"error"`
+}
+
+// Stream is a class at a front-end.
+type Stream struct {
+	Class     fleet.ClassID `json:"class"`
+	DemandRps float64       `json:"demandRps"`
+	Source    fleet.Source  `json:"source"`
+	ShedRps   float64       `json:"shedRps"`
+}
+
+// Pool is one pool: its engines, and what the plan gives it.
+type Pool struct {
+	Pool    fleet.PoolID    `json:"pool"`
+	Engines int             `json:"engines"`
+	Ready   int             `json:"ready"`
+	Unready int             `json:"unready"` // the rest is unknown
+	Plan    *fleet.PoolPlan `json:"plan"`    // null: it has none
+}
+
+// Unknown is a front-end that does not exist and has clients all the same. They
+// get nothing.
+type Unknown struct {
+	FrontEnd fleet.FrontEndID `json:"frontEnd"`
+	Clients  int              `json:"clients"`
+}
+
+// Bounds of the lists whose content clients choose.
+const (
+	maxNacks   = 10 // of one front-end
+	maxUnknown = 100
+)
+
+// newStatus sums up the last round and the connected clients, which are sorted by
+// front-end, node and role.
+func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProblem string) *Status {
+	s := &Status{
+		FleetProblem:     fleetProblem,
+		Plan:             newPlanStatus(now, r),
+		FrontEnds:        []FrontEnd{},
+		Pools:            []Pool{},
+		UnknownFrontEnds: unknown(clients),
+	}
+	if r.State != nil {
+		for i := range r.State.Fleet.FrontEnds {
+			s.FrontEnds = append(s.FrontEnds, newFrontEnd(r, r.State.Fleet.FrontEnds[i].ID, clients))
+		}
+		for i := range r.State.Fleet.Pools {
+			s.Pools = append(s.Pools, newPool(r, &r.State.Fleet.Pools[i]))
+		}
+	}
+	s.Attention = s.attention(r)
+	return s
+}
+
+func newPlanStatus(now time.Time, r fleet.Round) PlanStatus {
+	p := PlanStatus{Unpublished: r.Unpublished, RoundAgeSeconds: since(now, r.At)}
+	if err := planned(r); err != nil {
+		p.Why = err.Error()
+		return p
+	}
+	p.Status, p.Why, p.MeanSeconds = r.Plan.Status, r.Plan.Why, &r.Plan.MeanSeconds
+	p.AgeSeconds = since(now, r.Planned)
+	return p
+}
+
+// since is the time in seconds from then, nil where that is not known.
+func since(now, then time.Time) *float64 {
+	if then.IsZero() {
+		return nil
+	}
+	age := max(0, now.Sub(then).Seconds())
+	return &age
+}
+
+func newFrontEnd(r fleet.Round, id fleet.FrontEndID, clients []fleet.Client) FrontEnd {
+	f := FrontEnd{FrontEnd: id, Nacks: []Nack{}, Streams: []Stream{}}
+	unpaired := map[string]bool{} // by node; an Envoy is sorted before its weir-extproc
+	for i := range clients {
+		if c := &clients[i]; c.Known && c.FrontEnd == id {
+			f.add(c)
+			unpaired[c.Node] = c.Role == fleet.RoleEnvoy
+		}
+	}
+	for _, lonely := range unpaired {
+		if lonely {
+			f.Unpaired++
+		}
+	}
+	for i := range r.State.Fleet.Classes {
+		f.Streams = append(f.Streams, newStream(r, fleet.Stream{FrontEnd: id, Class: r.State.Fleet.Classes[i].ID}))
+	}
+	return f
+}
+
+func (f *FrontEnd) add(c *fleet.Client) {
+	if c.Role == fleet.RoleExtProc {
+		f.ExtProcs++
+	} else {
+		f.Envoys++
+	}
+	if !c.UpToDate() {
+		f.Behind++
+		f.LagSeconds = max(f.LagSeconds, c.LagSeconds())
+	}
+	for _, d := range c.Types {
+		if d.Error != "" && len(f.Nacks) < maxNacks {
+			f.Nacks = append(f.Nacks, Nack{c.Node, c.Role, d.Type, d.Error})
+		}
+	}
+}
+
+func newStream(r fleet.Round, id fleet.Stream) Stream {
+	d := r.State.Demand[id]
+	s := Stream{Class: id.Class, DemandRps: d.Rps, Source: d.Source}
+	if r.Plan != nil {
+		if route := r.Plan.Route(id); route != nil {
+			s.ShedRps = route.ShedRps
+		}
+	}
+	return s
+}
+
+func newPool(r fleet.Round, p *fleet.Pool) Pool {
+	out := Pool{Pool: p.ID, Engines: len(p.Engines)}
+	for _, e := range p.Engines {
+		switch r.State.Readiness(p.ID, e) {
+		case fleet.Ready:
+			out.Ready++
+		case fleet.Unready:
+			out.Unready++
+		}
+	}
+	if r.Plan != nil {
+		out.Plan = r.Plan.Pool(p.ID)
+	}
+	return out
+}
+
+// unknown counts the clients of front-ends that do not exist.
+func unknown(clients []fleet.Client) []Unknown {
+	found := []Unknown{}
+	for _, c := range clients {
+		n := len(found)
+		switch {
+		case c.Known:
+		case n > 0 && found[n-1].FrontEnd == c.FrontEnd:
+			found[n-1].Clients++
+		case n < maxUnknown:
+			found = append(found, Unknown{c.FrontEnd, 1})
+		}
+	}
+	return found
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/admin"
+)
+
+// errAttention marks a status that somebody should look at.
+var errAttention = errors.New("attention")
+
+func newStatus() *cobra.Command {
+	var address string
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show whether all is well, and what is not",
+		Long: `Show whether all is well, and what is not.
+
+Exit codes: 0 all is well, 3 something needs attention, 1 the control plane does
+not answer.`,
+		Args: args(),
+	}
+	format := outputFlag(c)
+	c.Flags().StringVar(&address, "admin", adminAddress, "`host:port` of the control plane's admin API")
+	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the control plane")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(c.Context(), timeout)
+		defer cancel()
+		s, err := admin.FetchStatus(ctx, address)
+		if err != nil {
+			return err
+		}
+		err = show(c.OutOrStdout(), *format, s, func(w *tabwriter.Writer) { statusTable(w, s) })
+		if err == nil && len(s.Attention) > 0 {
+			return silent{errAttention}
+		}
+		return err
+	}
+	return c
+}
+
+func statusTable(w *tabwriter.Writer, s *admin.Status) {
+	planLine(w, &s.Plan)
+	row(w, "\nFRONT-END\tENVOYS\tEXT_PROCS\tIN SYNC\tLAG\tNACKS\tCLASS\tDEMAND\tSOURCE\tSHED")
+	for i := range s.FrontEnds {
+		frontEndRows(w, &s.FrontEnds[i])
+	}
+	row(w, "\nPOOL\tREADY\tCAPACITY\tRPS\tUTILISATION")
+	for i := range s.Pools {
+		poolRow(w, &s.Pools[i])
+	}
+	if len(s.UnknownFrontEnds) > 0 {
+		row(w, "\nUNKNOWN FRONT-END\tCLIENTS")
+		for _, u := range s.UnknownFrontEnds {
+			row(w, "%s\t%d", plain(string(u.FrontEnd)), u.Clients)
+		}
+	}
+	if len(s.Attention) == 0 {
+		row(w, "\nall is well")
+		return
+	}
+	row(w, "\nneeds attention:")
+	for _, a := range s.Attention {
+		row(w, "- %s", plain(a))
+	}
+}
+
+func planLine(w *tabwriter.Writer, p *admin.PlanStatus) {
+	if p.Status == "" {
+		row(w, "%s", plain(p.Why))
+		return
+	}
+	age := "made by an earlier process"
+	if p.AgeSeconds != nil {
+		age = "made " + seconds(*p.AgeSeconds) + " ago"
+	}
+	row(w, "%s: mean latency %s, %s%s", p.Status, ms(*p.MeanSeconds), age, plain(because(p.Why)))
+}
+
+func frontEndRows(w *tabwriter.Writer, f *admin.FrontEnd) {
+	clients := f.Envoys + f.ExtProcs
+	head := fmt.Sprintf("%s\t%d\t%d\t%d/%d\t%s\t%d", f.FrontEnd, f.Envoys, f.ExtProcs, clients-f.Behind, clients, seconds(f.LagSeconds), len(f.Nacks))
+	for _, st := range f.Streams {
+		row(w, "%s\t%s\t%.2f\t%s\t%.2f", head, st.Class, st.DemandRps, st.Source, st.ShedRps)
+		head = strings.Repeat("\t", strings.Count(head, "\t"))
+	}
+}
+
+func poolRow(w *tabwriter.Writer, p *admin.Pool) {
+	ready := fmt.Sprintf("%d/%d", p.Ready, p.Engines)
+	if p.Plan == nil {
+		row(w, "%s\t%s\t-\t-\t-", p.Pool, ready)
+		return
+	}
+	row(w, "%s\t%s\t%.2f\t%.2f\t%.1f%%", p.Pool, ready, p.Plan.CapacityRps, p.Plan.Rps, 100*p.Plan.Utilisation)
+}
+
+func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 1, 64) + "s" }
+
+// plain replaces what could confuse a terminal: some of it was written by clients.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, s)
+}
