@@ -60,7 +60,7 @@ func (chat) read(body []byte) (*request, error) {
 }
 
 func (chat) whole(j *job) any {
-	said := &said{Role: "assistant", Content: &j.text}
+	said := &said{Role: assistant, Content: &j.text}
 	if j.call != nil {
 		said.Content, said.ToolCalls = nil, []toolCall{{
 			ID: j.id("call_"), Type: "function",
@@ -76,7 +76,7 @@ func (chat) whole(j *job) any {
 func (chat) token(j *job, piece string) []event {
 	delta := &said{}
 	if j.made == 1 {
-		delta.Role = "assistant"
+		delta.Role = assistant
 	}
 	if j.call == nil {
 		delta.Content = &piece

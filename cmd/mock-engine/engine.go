@@ -17,9 +17,11 @@ type engine struct {
 	faults   atomic.Pointer[faults]
 	slots    chan struct{} // holds an item for each running request
 
-	mu    sync.Mutex // guards what follows
-	meter meter
-	stats stats
+	mu      sync.Mutex // guards what follows
+	meter   meter
+	cache   *cache
+	history *lru[string, []turn] // by IDs of responses and conversations
+	stats   stats
 }
 
 func newEngine(o options, journal *journal) *engine {
@@ -28,6 +30,8 @@ func newEngine(o options, journal *journal) *engine {
 		journal: journal,
 		slots:   make(chan struct{}, o.slots),
 		meter:   meter{capacity: o.profile.capacity, window: o.window},
+		cache:   newCache(o.kvTokens, o.block),
+		history: newLRU[string, []turn](keptResponses),
 		stats:   newStats(),
 	}
 	e.faults.Store(&faults{Slow: 1})
@@ -36,10 +40,12 @@ func newEngine(o options, journal *journal) *engine {
 
 // arrive numbers a request and, if it will be worked on, counts its work.
 func (e *engine) arrive(q *request, accepted bool, now time.Time) *job {
+	e.recall(q)
 	j := &job{
 		request: q, engine: e.name, seed: e.seed, arrived: now, faults: e.faults.Load(),
-		prompt: q.promptTokens(), voice: e.random(q.body.sha256),
+		context: q.prompt(e.block), voice: e.random(q.body.sha256),
 	}
+	j.prompt = j.context.tokens()
 	j.decide(e.answer, e.maxOutput)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,7 +53,8 @@ func (e *engine) arrive(q *request, accepted bool, now time.Time) *job {
 	j.number, j.others = e.stats.arrived, e.stats.waiting+e.stats.running
 	j.chance = rand.New(rand.NewPCG(e.seed, j.number))
 	if accepted {
-		j.utilisation = e.meter.arrive(now, e.profile.work(j.prompt, j.output))
+		j.cached = e.cache.find(j.context)
+		j.utilisation = e.meter.arrive(now, e.profile.work(j.prompt-j.cached, j.output))
 	}
 	return j
 }

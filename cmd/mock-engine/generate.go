@@ -17,12 +17,12 @@ func (e *engine) generate(ctx context.Context, j *job, emit func(piece string) e
 		return err
 	}
 	defer leave()
-	_, gap := e.profile.firstToken(j.utilisation)
+	_, gap := e.profile.firstToken(j.utilisation, j.prompt-j.cached)
 	due := time.Now().Add(j.stretch(gap, e.jitter))
 	if err := sleepUntil(ctx, due); err != nil {
 		return err
 	}
-	e.change(func(s *stats) { s.promptTokens += j.prompt })
+	e.prefilled(j)
 	for j.made < j.output {
 		if err := emit(e.token(j, time.Now())); err != nil {
 			return err
@@ -38,6 +38,7 @@ func (e *engine) generate(ctx context.Context, j *job, emit func(piece string) e
 			return err
 		}
 	}
+	e.remember(j)
 	return nil
 }
 
@@ -55,16 +56,34 @@ func (e *engine) admit(ctx context.Context, j *job) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	queue, _ := e.profile.firstToken(j.utilisation)
+	queue, _ := e.profile.firstToken(j.utilisation, j.prompt-j.cached)
 	if err := sleepUntil(ctx, time.Now().Add(j.stretch(queue, e.jitter))); err != nil {
 		<-e.slots
 		return nil, err
 	}
 	e.change(func(s *stats) { s.running++; s.held += j.prompt })
-	return func() {
-		e.change(func(s *stats) { s.running--; s.held -= j.prompt + j.made })
-		<-e.slots
-	}, nil
+	return func() { e.leave(j) }, nil
+}
+
+func (e *engine) leave(j *job) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.running--
+	e.stats.held -= j.prompt + j.made
+	if j.made > 0 {
+		j.context.turn(turn{assistant, j.text})
+		e.cache.add(j.context)
+	}
+	<-e.slots
+}
+
+// prefilled notes that a prompt was worked on.
+func (e *engine) prefilled(j *job) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cache.add(j.context)
+	e.stats.promptTokens += j.prompt
+	e.stats.cachedTokens += j.cached
 }
 
 // token makes a token and counts it.

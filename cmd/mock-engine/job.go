@@ -13,12 +13,13 @@ type job struct {
 	*request
 	engine      string // its name
 	seed        uint64
-	number      uint64 // of arrival, from 1
-	prompt      int    // tokens
-	cached      int    // tokens of the prompt that were in the KV cache
-	output      int    // tokens to make
-	finish      finish // why the answer ends after them
-	call        *call  // that the answer consists of; nil: it is a text
+	number      uint64    // of arrival, from 1
+	context     *prefixes // the prompt, and at the end the answer
+	prompt      int       // tokens
+	cached      int       // tokens of the prompt that were in the KV cache
+	output      int       // tokens to make
+	finish      finish    // why the answer ends after them
+	call        *call     // that the answer consists of; nil: it is a text
 	arrived     time.Time
 	utilisation float64    // that it met
 	others      int        // requests in the engine when it arrived

@@ -37,6 +37,7 @@ type arrival struct {
 	Cache   string    `json:"promptCacheKey,omitempty"`
 	Talk    string    `json:"conversation,omitempty"` // start of the first user message
 	Prompt  int       `json:"promptTokens"`
+	Cached  int       `json:"cachedTokens"`
 	Load    float64   `json:"utilisation"` // that the request met
 	Running int       `json:"running"`     // other requests in the engine then
 
@@ -52,6 +53,7 @@ type ending struct {
 	Status  int       `json:"status"`
 	Outcome outcome   `json:"outcome"` // done, aborted, rejected or failed
 	Tokens  int       `json:"outputTokens"`
+	Cached  int       `json:"cachedTokens"`          // of the prompt, in the KV cache
 	TTFT    *float64  `json:"ttftSeconds,omitempty"` // absent without a token
 }
 
@@ -102,7 +104,7 @@ func (e *engine) logArrival(j *job, r *http.Request) {
 		Method: r.Method, Path: r.URL.Path, Model: j.model, Stream: j.stream,
 		Bytes: j.body.bytes, SHA256: j.body.sha256, XNames: xNames(r.Header),
 		User: shorten(j.user), Cache: j.cacheKey, Talk: j.conversation(),
-		Prompt: j.prompt, Load: j.utilisation, Running: j.others,
+		Prompt: j.prompt, Cached: j.cached, Load: j.utilisation, Running: j.others,
 		Headers: pick(r.Header, e.logHeaders),
 	})
 }
@@ -110,7 +112,7 @@ func (e *engine) logArrival(j *job, r *http.Request) {
 func (e *engine) logEnd(j *job) {
 	end := ending{
 		Event: "end", Time: time.Now(), Engine: e.name, ID: j.number,
-		Status: j.status, Outcome: j.outcome, Tokens: j.made,
+		Status: j.status, Outcome: j.outcome, Tokens: j.made, Cached: j.cached,
 	}
 	if j.made > 0 {
 		ttft := j.firstToken.Sub(j.arrived).Seconds()

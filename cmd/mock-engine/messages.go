@@ -75,7 +75,7 @@ type messageUsage struct {
 
 func newAnswer(j *job) *answer {
 	return &answer{
-		ID: j.id("msg_"), Type: "message", Role: "assistant", Model: j.model, Content: []block{},
+		ID: j.id("msg_"), Type: "message", Role: assistant, Model: j.model, Content: []block{},
 		Usage: messageUsage{Input: j.prompt - j.cached, CacheRead: j.cached, Output: j.made},
 	}
 }

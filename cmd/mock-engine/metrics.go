@@ -15,6 +15,7 @@ type stats struct {
 	waiting, running int
 	held             int // tokens of running requests in the KV cache
 	promptTokens     int
+	cachedTokens     int // of these, from the KV cache
 	outputTokens     int
 	finished         map[string]uint64 // by reason
 	ttft, interToken *histogram
@@ -70,7 +71,10 @@ func (e *engine) metrics() string {
 	p.value("num_requests_running", "gauge", "Requests that are running.", float64(s.running))
 	p.value("num_requests_waiting", "gauge", "Requests that wait in the queue.", float64(s.waiting))
 	p.value("kv_cache_usage_perc", "gauge", "KV cache in use, 0 to 1.", min(1, float64(s.held)/float64(e.kvTokens)))
+	p.value("prefix_cache_queries_total", "counter", "Tokens looked up in the KV cache.", float64(s.promptTokens))
+	p.value("prefix_cache_hits_total", "counter", "Tokens found in the KV cache.", float64(s.cachedTokens))
 	p.value("prompt_tokens_total", "counter", "Prompt tokens processed.", float64(s.promptTokens))
+	p.value("prompt_tokens_cached_total", "counter", "Prompt tokens taken from the KV cache.", float64(s.cachedTokens))
 	p.value("generation_tokens_total", "counter", "Output tokens made.", float64(s.outputTokens))
 	p.head("request_success_total", "counter", "Requests that ended.")
 	for _, reason := range []string{"stop", "length", "abort"} {

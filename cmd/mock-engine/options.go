@@ -19,6 +19,7 @@ type options struct {
 	window     time.Duration // over which the utilisation is measured
 	slots      int           // requests that run at once; more wait
 	kvTokens   int           // size of the KV cache in tokens
+	block      int           // tokens of a block of the KV cache
 	maxOutput  int           // cap of the output tokens of one request
 	answer     int           // tokens after which an answer ends by itself; 0: it uses up what it is allowed
 	jitter     float64       // every wait is multiplied by 1 ± jitter
@@ -40,6 +41,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.DurationVar(&o.window, "window", 5*time.Second, "time constant of the measured utilisation")
 	f.IntVar(&o.slots, "slots", 256, "requests that run at once; more wait in a queue")
 	f.IntVar(&o.kvTokens, "kv-tokens", 500_000, "size of the KV cache in tokens")
+	f.IntVar(&o.block, "block-size", 16, "`tokens` of a block of the KV cache; prompts share whole blocks")
 	f.IntVar(&o.maxOutput, "max-output", 4096, "most output tokens of one request")
 	f.IntVar(&o.answer, "answer", 0, "`tokens` after which an answer ends by itself (0: it is as long as the request allows)")
 	f.Float64Var(&o.jitter, "jitter", 0, "spread of every wait, 0 to 1: it is multiplied by 1 ± jitter")
@@ -78,6 +80,7 @@ func (o *options) validate() error {
 	check(o.window > 0, "window", "a time above 0")
 	check(o.slots > 0, "slots", "a number above 0")
 	check(o.kvTokens > 0, "kv-tokens", "a number above 0")
+	check(o.block > 0, "block-size", "a number above 0")
 	check(o.maxOutput > 0, "max-output", "a number above 0")
 	check(o.answer >= 0, "answer", "no negative number")
 	check(o.jitter >= 0 && o.jitter <= 1, "jitter", "a number from 0 to 1")

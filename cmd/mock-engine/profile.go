@@ -25,7 +25,8 @@ func (p *profile) flags(f *flag.FlagSet) {
 	f.DurationVar(&p.ttft.full, "ttft-full", 0, "time to first token at utilisation 1 (default: as idle)")
 	f.DurationVar(&p.tbt.idle, "tbt", 10*time.Millisecond, "time between tokens of an idle engine")
 	f.DurationVar(&p.tbt.full, "tbt-full", 0, "time between tokens at utilisation 1 (default: as idle)")
-	f.IntVar(&p.promptTokens, "reference-prompt", 0, "prompt tokens of the reference request (0: every request is one)")
+	f.IntVar(&p.promptTokens, "reference-prompt", 0, "prompt `tokens` of the reference request, none of them in the KV cache:\n"+
+		"requests are worked on as long as they are longer (0: every request is one)")
 	f.IntVar(&p.outputTokens, "reference-output", 0, "output tokens of the reference request")
 	f.Float64Var(&p.outputCost, "output-cost", 0, "work of one output token in prompt tokens")
 }
@@ -47,6 +48,7 @@ func (l line) at(utilisation float64) time.Duration {
 }
 
 // work is what a request costs, in reference requests.
+// Its prompt is what of it is not in the KV cache.
 func (p *profile) work(prompt, output int) float64 {
 	cost := func(prompt, output int) float64 {
 		return float64(prompt) + p.outputCost*float64(output)
@@ -58,10 +60,18 @@ func (p *profile) work(prompt, output int) float64 {
 	return cost(prompt, output) / reference
 }
 
+// leastPrefill is what the shortest prefill takes, against the reference's.
+const leastPrefill = 0.1
+
 // firstToken splits the wait for the first token at a utilisation: an engine
 // that is not over its capacity has no queue, and all that it waits longer than
-// at utilisation 1 is spent in one.
-func (p *profile) firstToken(utilisation float64) (queue, prefill time.Duration) {
+// at utilisation 1 is spent in one. The prefill takes as long as the prompt, or
+// what of it is not in the KV cache, is longer than the reference's.
+func (p *profile) firstToken(utilisation float64, prompt int) (queue, prefill time.Duration) {
 	prefill = p.ttft.at(min(utilisation, 1))
-	return max(0, p.ttft.at(utilisation)-prefill), prefill
+	queue = max(0, p.ttft.at(utilisation)-prefill)
+	if p.promptTokens > 0 {
+		prefill = time.Duration(float64(prefill) * max(leastPrefill, float64(prompt)/float64(p.promptTokens)))
+	}
+	return queue, prefill
 }

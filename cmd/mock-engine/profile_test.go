@@ -38,7 +38,7 @@ func TestFirstTokenQueuesOnlyOverCapacity(t *testing.T) {
 		idle := time.Duration(rapid.Int64Range(1, 1e9).Draw(t, "idle"))
 		p := profile{ttft: line{idle, idle + time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "rise"))}}
 		u := rapid.Float64Range(0, 5).Draw(t, "utilisation")
-		queue, prefill := p.firstToken(u)
+		queue, prefill := p.firstToken(u, 1)
 		if got, want := queue+prefill, p.ttft.at(u); got != want {
 			t.Errorf("queue %v + prefill %v = %v, want %v", queue, prefill, got, want)
 		}
@@ -46,6 +46,29 @@ func TestFirstTokenQueuesOnlyOverCapacity(t *testing.T) {
 			t.Errorf("queue = %v at utilisation %v, want none", queue, u)
 		}
 	})
+}
+
+func TestPrefillFollowsTheLength(t *testing.T) {
+	p := profile{ttft: line{200 * time.Millisecond, 400 * time.Millisecond}, promptTokens: 1000}
+	tests := []struct {
+		name           string
+		utilisation    float64
+		prompt         int
+		queue, prefill time.Duration
+	}{
+		{"the reference", 0, 1000, 0, 200 * time.Millisecond},
+		{"twice as long", 0, 2000, 0, 400 * time.Millisecond},
+		{"half, under load", 1, 500, 0, 200 * time.Millisecond},
+		{"half, over capacity: the queue is not shorter for it", 2, 500, 200 * time.Millisecond, 200 * time.Millisecond},
+		{"next to nothing", 0, 1, 0, 20 * time.Millisecond},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if queue, prefill := p.firstToken(tt.utilisation, tt.prompt); queue != tt.queue || prefill != tt.prefill {
+				t.Errorf("queue %v, prefill %v, want %v and %v", queue, prefill, tt.queue, tt.prefill)
+			}
+		})
+	}
 }
 
 func TestWork(t *testing.T) {

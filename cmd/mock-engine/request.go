@@ -24,6 +24,7 @@ type request struct {
 	body    bodyFacts
 
 	model     string
+	head      []turn // tools and instructions, which come before all turns
 	turns     []turn
 	limit     *int // output tokens at most
 	stream    bool
@@ -35,11 +36,15 @@ type request struct {
 	cacheKey string
 	follows  string   // ID of an earlier response
 	talk     string   // ID of the conversation that the request is part of
+	keep     bool     // the answer may be followed by its ID
 	echo     settings // what a response repeats of its request
 }
 
 // turn is one message of a prompt.
 type turn struct{ role, text string }
+
+// assistant is the role of the model.
+const assistant = "assistant"
 
 // bodyFacts let a test prove that a body arrived unchanged.
 type bodyFacts struct {
@@ -94,20 +99,20 @@ func (q *request) check(readError error, what string) error {
 	return nil
 }
 
-// preface puts a turn in front of the others, unless it is empty.
+// preface puts a text in front of all others, unless it is empty.
 func (q *request) preface(role, text string) {
 	if text != "" {
-		q.turns = slices.Insert(q.turns, 0, turn{role, text})
+		q.head = slices.Insert(q.head, 0, turn{role, text})
 	}
 }
 
-// promptTokens is an estimate from the length of the text.
-func (q *request) promptTokens() int {
-	n := 0
-	for _, t := range q.turns {
-		n += len(t.role) + len(t.text)
+// prompt is the request's text, for the KV cache.
+func (q *request) prompt(block int) *prefixes {
+	p := newPrefixes(q.model, block)
+	for _, t := range slices.Concat(q.head, q.turns) {
+		p.turn(t)
 	}
-	return tokens(n)
+	return p
 }
 
 // conversation is the start of the first user message: test clients name their

@@ -97,7 +97,7 @@ func newItem(j *job) outputItem {
 	}
 	return outputItem{
 		ID: j.id("msg_"), Type: "message", Status: "in_progress",
-		Role: "assistant", Content: []outputPart{},
+		Role: assistant, Content: []outputPart{},
 	}
 }
 

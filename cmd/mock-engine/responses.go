@@ -49,6 +49,7 @@ func (responses) read(body []byte) (*request, error) {
 	q := &request{
 		model: r.Model, limit: r.Limit, stream: r.Stream, user: text(r.User),
 		cacheKey: r.CacheKey, turns: inputTurns(r.Input), echo: r.settings,
+		keep: r.Store == nil || *r.Store,
 	}
 	if r.Previous != nil {
 		q.follows = *r.Previous

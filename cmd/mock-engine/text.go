@@ -75,6 +75,3 @@ func tokenText(tokens []uint32) string {
 	}
 	return string(text)
 }
-
-// tokens is how many a text of a length in bytes is taken for: at least one.
-func tokens(length int) int { return max(1, length/bytesPerToken) }

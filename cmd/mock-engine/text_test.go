@@ -59,9 +59,11 @@ func TestArguments(t *testing.T) {
 	tests := []struct{ name, parameters, want string }{
 		{"no schema", ``, `{}`},
 		{"a wrong one", `7`, `{}`},
-		{"every type", `{"properties":{"a":{"type":"string"},"b":{"type":"number"},"c":{"type":"boolean"},
+		{
+			"every type", `{"properties":{"a":{"type":"string"},"b":{"type":"number"},"c":{"type":"boolean"},
 			"d":{"type":"array"},"e":{"enum":["x","y"]},"f":{"type":["integer","null"]},"g":{"$ref":"#/h"}}}`,
-			`{"a":"word","b":5,"c":true,"d":[],"e":"x","f":5,"g":null}`},
+			`{"a":"word","b":5,"c":true,"d":[],"e":"x","f":5,"g":null}`,
+		},
 		{"nested too deep", deep, strings.Repeat(`{"x":`, 8) + "null" + strings.Repeat("}", 8)},
 	}
 	for _, tt := range tests {

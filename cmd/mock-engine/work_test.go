@@ -187,7 +187,7 @@ func TestJournal(t *testing.T) {
 			"model": "mock", "stream": false, "bytes": float64(len(body)),
 			"xHeaders": []any{"x-session-id", "x-weir-pick"},
 			"user":     "ann", "promptCacheKey": "k", "conversation": "conversation 7",
-			"promptTokens": 8.0, "utilisation": 0.0, "running": 0.0,
+			"promptTokens": 8.0, "cachedTokens": 0.0, "utilisation": 0.0, "running": 0.0,
 			"headers": map[string]any{"x-session-id": "s-7"},
 		}
 		unstable := cmp.FilterPath(func(p cmp.Path) bool {
