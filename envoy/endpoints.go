@@ -3,6 +3,7 @@ package envoy
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -21,19 +22,23 @@ const (
 // in ten; Envoy's default of 140 spills 31 % with one of two sick.
 const overprovisioning = 1000
 
-// encodeEndpoints writes the engines of a class, one locality a pool. The first
-// priority is never empty: where no pool has a share, all stand in it.
-func encodeEndpoints(c *fleet.ViewClass) (*endpointv3.ClusterLoadAssignment, error) {
-	sharing := false
-	for _, p := range c.Pools {
-		sharing = sharing || p.Weight > 0
+// Priority is that of a pool's engines in their class's cluster. The first is never
+// empty: where no pool has a share, all stand in it.
+func Priority(c *fleet.ViewClass, p *fleet.ViewPool) int {
+	if p.Weight == 0 && slices.ContainsFunc(c.Pools, func(p fleet.ViewPool) bool { return p.Weight > 0 }) {
+		return priorityEligible
 	}
+	return prioritySharing
+}
+
+// encodeEndpoints writes the engines of a class, one locality a pool.
+func encodeEndpoints(c *fleet.ViewClass) (*endpointv3.ClusterLoadAssignment, error) {
 	out := &endpointv3.ClusterLoadAssignment{
 		ClusterName: string(c.ID),
 		Policy:      &endpointv3.ClusterLoadAssignment_Policy{OverprovisioningFactor: u32(overprovisioning)},
 	}
 	for i := range c.Pools {
-		locality, err := encodePool(&c.Pools[i], sharing)
+		locality, err := encodePool(c, &c.Pools[i])
 		if err != nil {
 			return nil, fmt.Errorf("pool %q: %w", c.Pools[i].ID, err)
 		}
@@ -42,18 +47,16 @@ func encodeEndpoints(c *fleet.ViewClass) (*endpointv3.ClusterLoadAssignment, err
 	return out, nil
 }
 
-func encodePool(p *fleet.ViewPool, sharing bool) (*endpointv3.LocalityLbEndpoints, error) {
+func encodePool(c *fleet.ViewClass, p *fleet.ViewPool) (*endpointv3.LocalityLbEndpoints, error) {
 	if len(p.Engines) == 0 {
 		return nil, errors.New("has no engine; leave the pool out")
 	}
 	out := &endpointv3.LocalityLbEndpoints{
 		Locality: &corev3.Locality{Region: p.Region, Zone: string(p.ID)},
-		Priority: prioritySharing,
+		Priority: uint32(Priority(c, p)),
 	}
 	if p.Weight > 0 {
 		out.LoadBalancingWeight = u32(p.Weight)
-	} else if sharing {
-		out.Priority = priorityEligible
 	}
 	for _, e := range p.Engines {
 		endpoint, err := encodeEngine(p, e)
