@@ -56,16 +56,15 @@ func breakFile(t *testing.T, s *stage.Stage) {
 // again.
 func rewrite(t *testing.T, s *stage.Stage, edit func(string) string) {
 	t.Helper()
+	check(t, os.WriteFile(s.FleetFile, []byte(edit(read(t, s))), 0o644))
+	check(t, s.Process("weir").Hangup())
+}
+
+func read(t *testing.T, s *stage.Stage) string {
+	t.Helper()
 	text, err := os.ReadFile(s.FleetFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.FleetFile, []byte(edit(string(text))), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Process("weir").Hangup(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	return string(text)
 }
 
 // caller sends conversations of its own to one front-end; each must be answered

@@ -29,6 +29,7 @@ type Reply struct {
 	Status int
 	Header http.Header
 	TTFT   time.Duration // until the first event of the stream, or the first byte of the body
+	Took   time.Duration // until the end, however it came
 	Body   []byte
 	Err    error // also a stream that ended before its last event
 }
@@ -47,17 +48,19 @@ func NewClient() *http.Client {
 }
 
 // Do sends a call and reads the whole answer.
-func Do(ctx context.Context, client *http.Client, c Call) Reply {
+func Do(ctx context.Context, client *http.Client, c Call) (r Reply) {
 	timeout := c.Timeout
 	if timeout == 0 {
 		timeout = 30 * time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	r := Reply{Sent: time.Now()}
+	r.Sent = time.Now()
+	defer func() { r.Took = time.Since(r.Sent) }()
 	request, err := newRequest(ctx, c)
 	if err != nil {
-		return Reply{Err: err}
+		r.Err = err
+		return r
 	}
 	response, err := client.Do(request)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,14 +22,15 @@ type Process struct {
 	exited chan struct{} // closed when cmd has ended
 }
 
-// Start starts the process, again if it has ended. Output is appended to its log.
-func (p *Process) Start() error {
+// Start starts the process, again if it has ended, with some more arguments if
+// need be. Output is appended to its log.
+func (p *Process) Start(more ...string) error {
 	out, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
 	}
 	defer out.Close()
-	cmd := exec.Command(p.program, p.args...)
+	cmd := exec.Command(p.program, append(slices.Clone(p.args), more...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	// Its own group: a ^C on the terminal is for us to handle, in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

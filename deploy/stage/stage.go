@@ -158,8 +158,8 @@ func (s *Stage) Process(name string) *Process { return s.processes[name] }
 // URL is where clients of a front-end send their requests.
 func (s *Stage) URL(id fleet.FrontEndID) string { return "http://" + s.Fleet.FrontEnd(id).Listen }
 
-// AdminURL is where "weir" or an "extproc-FRONTEND" can be asked.
-func (s *Stage) AdminURL(process string) string { return "http://" + s.admins[process] }
+// AdminAddress is where "weir" or an "extproc-FRONTEND" can be asked.
+func (s *Stage) AdminAddress(process string) string { return s.admins[process] }
 
 // adminOf reserves the address of a process's admin API.
 func (s *Stage) adminOf(process string) (string, error) {
