@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"weir/envoy"
@@ -41,9 +39,9 @@ func newBootstrap() *cobra.Command {
 func checkLocal(l envoy.Local, static bool, state string) error {
 	switch {
 	case l.FrontEnd == "" || l.NodeID == "" || l.ExtProc == "" || l.XDS == "" && !static:
-		return fmt.Errorf("bootstrap needs --front-end, --node-id, --xds and --extproc%w", silent{errUsage})
+		return usage("bootstrap needs --front-end, --node-id, --xds and --extproc")
 	case static != (state != ""):
-		return fmt.Errorf("bootstrap takes --static and --state together%w", silent{errUsage})
+		return usage("bootstrap takes --static and --state together")
 	}
 	return nil
 }

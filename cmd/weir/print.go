@@ -32,7 +32,7 @@ func show(out io.Writer, format string, value any, table func(*tabwriter.Writer)
 	case "yaml":
 		return showYAML(out, value)
 	}
-	return fmt.Errorf("unknown output format %q: write table, json or yaml%w", format, silent{errUsage})
+	return usage("unknown output format %q: write table, json or yaml", format)
 }
 
 // showYAML goes by way of JSON, so that both have the same keys.

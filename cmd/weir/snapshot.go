@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -31,7 +30,7 @@ func newSnapshot() *cobra.Command {
 	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the control plane")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if frontEnd == "" {
-			return fmt.Errorf("%w%w", errors.New("snapshot needs --front-end"), silent{errUsage})
+			return usage("snapshot needs --front-end")
 		}
 		ctx, cancel := context.WithTimeoutCause(c.Context(), timeout,
 			fmt.Errorf("%s served nothing for front-end %q in %v: is the control plane there, has it a plan, and does its fleet file name this front-end?", target, frontEnd, timeout))
@@ -116,18 +115,16 @@ func newSnapshotOf(v *fleet.View, version string) *snapshot {
 			}
 		}
 		for i := range c.Pools {
-			sc.Pools = append(sc.Pools, newSnapshotPool(&c.Pools[i]))
+			sc.Pools = append(sc.Pools, newSnapshotPool(&c, &c.Pools[i]))
 		}
 		s.Classes = append(s.Classes, sc)
 	}
 	return s
 }
 
-func newSnapshotPool(p *fleet.ViewPool) snapshotPool {
+func newSnapshotPool(c *fleet.ViewClass, p *fleet.ViewPool) snapshotPool {
 	out := snapshotPool{Pool: p.ID, Region: p.Region, Weight: p.Weight, Share: float64(p.Weight) / fleet.WeightScale}
-	if p.Weight == 0 {
-		out.Priority = 1
-	}
+	out.Priority = envoy.Priority(c, p)
 	for _, e := range p.Engines {
 		out.Engines = append(out.Engines, snapshotEngine{e.ID, p.EngineWeight(), e.Readiness.String()})
 	}
