@@ -121,3 +121,11 @@ func zScore(got, n, share float64) float64 {
 	}
 	return math.Inf(1)
 }
+
+func names(prefix string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s-%d", prefix, i)
+	}
+	return all
+}

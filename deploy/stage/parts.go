@@ -50,6 +50,9 @@ func (s *Stage) engineArgs(p *fleet.Pool, e fleet.EngineID) []string {
 		"--ttft", duration(p.Profile.TTFT.At(0)),
 		"--ttft-full", duration(p.Profile.TTFT.At(1)),
 	}
+	if s.options.Distances {
+		args = append(args, "--delay", s.delays(p.ID))
+	}
 	if s.options.EngineFlags != nil {
 		args = append(args, s.options.EngineFlags(p.ID)...)
 	}
@@ -136,6 +139,11 @@ func (s *Stage) WriteBootstrap(ctx context.Context, name string, more ...string)
 	text, err := exec.CommandContext(ctx, s.bin("weir"), args...).Output()
 	if err != nil {
 		return fmt.Errorf("weir %s: %w", strings.Join(args, " "), err)
+	}
+	if s.options.Distances {
+		if text, err = bindTo(text, s.source(n.frontEnd)); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(s.bootstrap(name), text, 0o644)
 }

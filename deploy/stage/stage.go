@@ -27,6 +27,9 @@ type Options struct {
 	Edit      func(string) string // changes the staged fleet file's text; nil: nothing
 	// EngineFlags adds flags to the engines of a pool; nil: none.
 	EngineFlags func(fleet.PoolID) []string
+	// Distances makes the network of the fleet file real: each front-end's Envoys
+	// speak from an address of their own, and engines answer it after its round trip.
+	Distances bool
 	// Dir keeps logs, journals and sockets; empty: a folder that Close removes.
 	Dir string
 }
