@@ -13,6 +13,7 @@ import (
 type engine struct {
 	options
 	journal  *journal
+	ready    time.Time // when the model will have been loaded
 	draining atomic.Bool
 	faults   atomic.Pointer[faults]
 	slots    chan struct{} // holds an item for each running request
@@ -28,18 +29,20 @@ func newEngine(o options, journal *journal) *engine {
 	e := &engine{
 		options: o,
 		journal: journal,
+		ready:   time.Now().Add(o.loadTime),
 		slots:   make(chan struct{}, o.slots),
 		meter:   meter{capacity: o.profile.capacity, window: o.window},
 		cache:   newCache(o.kvTokens, o.block),
 		history: newLRU[string, []turn](keptResponses),
 		stats:   newStats(),
 	}
-	e.faults.Store(&faults{Slow: 1})
+	e.faults.Store(o.faults)
 	return e
 }
 
-// arrive numbers a request and, if it will be worked on, counts its work.
-func (e *engine) arrive(q *request, accepted bool, now time.Time) *job {
+// arrive numbers a request and decides what becomes of it. If it will be worked on,
+// it counts its work.
+func (e *engine) arrive(q *request, refusal *apiError, now time.Time) *job {
 	e.recall(q)
 	j := &job{
 		request: q, engine: e.name, seed: e.seed, arrived: now, faults: e.faults.Load(),
@@ -50,12 +53,19 @@ func (e *engine) arrive(q *request, accepted bool, now time.Time) *job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stats.arrived++
-	j.number, j.others = e.stats.arrived, e.stats.waiting+e.stats.running
+	j.number, j.others = e.stats.arrived, e.stats.inside
 	j.chance = rand.New(rand.NewPCG(e.seed, j.number))
-	if accepted {
-		j.cached = e.cache.find(j.context)
-		j.utilisation = e.meter.arrive(now, e.profile.work(j.prompt-j.cached, j.output))
+	j.refusal, j.outcome = refusal, rejected
+	if refusal == nil {
+		j.refusal, j.outcome = e.turnAway(j)
 	}
+	if j.refusal != nil {
+		j.status = j.refusal.status
+		return j
+	}
+	e.stats.inside++
+	j.cached = e.cache.find(j.context)
+	j.utilisation = e.meter.arrive(now, e.profile.work(j.prompt-j.cached, j.output))
 	return j
 }
 

@@ -7,22 +7,36 @@ import (
 	"net/http"
 )
 
-// faults are what is wrong with the engine. They are set while it runs, so that
+// faults are what is wrong with the engine. They can be set while it runs, so that
 // a test can make it sick and well again: PUT /faults with the whole set as JSON.
+// What is left out is well.
 type faults struct {
+	Refuse bool `json:"refuse"` // a connection is reset as soon as it asks for anything
+	Mute   bool `json:"mute"`   // requests of every kind are taken and never answered
+
 	Unhealthy   bool    `json:"unhealthy"`   // /health answers 503
 	ErrorRate   float64 `json:"errorRate"`   // fraction of requests that fail at once, 0 to 1
 	ErrorStatus int     `json:"errorStatus"` // status of these failures; 500 by default
-	Slow        float64 `json:"slow"`        // factor of every wait; 1 by default
-	Hang        bool    `json:"hang"`        // the first token never comes
-	CutAfter    int     `json:"cutAfter"`    // cut the connection after that many tokens; 0: never
+	BusyAbove   *int    `json:"busyAbove"`   // requests at once; more are refused. null: never
+	BusyStatus  int     `json:"busyStatus"`  // status of these refusals; 429 by default
+	RetryAfter  float64 `json:"retryAfter"`  // seconds, told in these refusals; 0: not told
+
+	Slow       float64 `json:"slow"`       // factor of every wait; 1 by default
+	Hang       bool    `json:"hang"`       // the first token never comes
+	StallAfter int     `json:"stallAfter"` // nothing more comes after that many tokens; 0: never
+	CutAfter   int     `json:"cutAfter"`   // the connection is reset after that many tokens; 0: never
+}
+
+// well is an engine without faults.
+func well() *faults {
+	return &faults{ErrorStatus: http.StatusInternalServerError, BusyStatus: http.StatusTooManyRequests, Slow: 1}
 }
 
 func readFaults(r io.Reader) (*faults, error) {
-	f := faults{ErrorStatus: http.StatusInternalServerError, Slow: 1}
+	f := well()
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
-	if err := d.Decode(&f); err != nil {
+	if err := d.Decode(f); err != nil {
 		return nil, fmt.Errorf("faults: %w", err)
 	}
 	switch {
@@ -30,12 +44,20 @@ func readFaults(r io.Reader) (*faults, error) {
 		return nil, fmt.Errorf("faults: errorRate %v: want 0 to 1", f.ErrorRate)
 	case f.ErrorStatus < 400 || f.ErrorStatus > 599:
 		return nil, fmt.Errorf("faults: errorStatus %d: want 400 to 599", f.ErrorStatus)
+	case f.BusyAbove != nil && *f.BusyAbove < 0:
+		return nil, fmt.Errorf("faults: busyAbove %d: want 0 or more requests", *f.BusyAbove)
+	case f.BusyStatus < 400 || f.BusyStatus > 599:
+		return nil, fmt.Errorf("faults: busyStatus %d: want 400 to 599", f.BusyStatus)
+	case f.RetryAfter < 0:
+		return nil, fmt.Errorf("faults: retryAfter %v: want 0 or more seconds", f.RetryAfter)
 	case f.Slow <= 0 || f.Slow > 1e6:
 		return nil, fmt.Errorf("faults: slow %v: want a factor above 0", f.Slow)
+	case f.StallAfter < 0:
+		return nil, fmt.Errorf("faults: stallAfter %d: want 0 or more tokens", f.StallAfter)
 	case f.CutAfter < 0:
 		return nil, fmt.Errorf("faults: cutAfter %d: want 0 or more tokens", f.CutAfter)
 	}
-	return &f, nil
+	return f, nil
 }
 
 func (e *engine) putFaults(w http.ResponseWriter, r *http.Request) {
@@ -46,4 +68,8 @@ func (e *engine) putFaults(w http.ResponseWriter, r *http.Request) {
 	}
 	e.faults.Store(f)
 	w.WriteHeader(http.StatusNoContent)
+}
+
+func (e *engine) serveFaults(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, e.faults.Load())
 }

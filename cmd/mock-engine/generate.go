@@ -27,8 +27,12 @@ func (e *engine) generate(ctx context.Context, j *job, emit func(piece string) e
 		if err := emit(e.token(j, time.Now())); err != nil {
 			return err
 		}
-		if j.made == j.faults.CutAfter {
+		switch j.made {
+		case j.faults.CutAfter:
 			return errCut
+		case j.faults.StallAfter:
+			<-ctx.Done()
+			return ctx.Err()
 		}
 		if j.made == j.output {
 			break

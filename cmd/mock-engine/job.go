@@ -21,6 +21,7 @@ type job struct {
 	finish      finish    // why the answer ends after them
 	call        *call     // that the answer consists of; nil: it is a text
 	arrived     time.Time
+	refusal     *apiError  // that it is answered with; nil: it is worked on
 	utilisation float64    // that it met
 	others      int        // requests in the engine when it arrived
 	faults      *faults    // as they were when it arrived
@@ -53,8 +54,6 @@ const (
 	stopped  finish = "stop"
 	cutShort finish = "length" // by the limit of tokens
 )
-
-func (j *job) end(o outcome, status int) { j.outcome, j.status = o, status }
 
 // id is an identifier of something of this job.
 func (j *job) id(prefix string) string { return fmt.Sprintf("%s%s-%d", prefix, j.engine, j.number) }
@@ -97,9 +96,6 @@ func (j *job) make() string {
 	j.text += piece
 	return piece
 }
-
-// fails draws whether the job is to meet an injected error.
-func (j *job) fails() bool { return j.chance.Float64() < j.faults.ErrorRate }
 
 // stretch is a wait with the jitter and the injected slowness in it.
 func (j *job) stretch(wait time.Duration, jitter float64) time.Duration {

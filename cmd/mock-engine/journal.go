@@ -25,7 +25,7 @@ type arrival struct {
 	Event   string    `json:"event"` // "arrival"
 	Time    time.Time `json:"time"`
 	Engine  string    `json:"engine"`
-	ID      uint64    `json:"id"` // counts the engine's requests from 1
+	ID      uint64    `json:"id"`           // counts the engine's requests from 1
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
 	Model   string    `json:"model"`

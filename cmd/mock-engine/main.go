@@ -1,7 +1,8 @@
-// Mock-engine is a GPU engine without a GPU: it answers OpenAI-compatible
-// requests with made-up text, as late as its profile says at the load it is
-// under, and reports itself as vLLM does. Tests and demos count in its log what
-// really arrived at an engine.
+// Mock-engine is a GPU engine without a GPU: it answers requests in the APIs of
+// OpenAI and Anthropic with made-up text, as late as its profile says at the load
+// it is under and with what it has in its KV cache, and reports itself as vLLM
+// does. Tests and demos count in its log what really arrived at an engine; they
+// can make it fail in the ways that engines do, and put it far away.
 //
 // It knows nothing of the rest of the project, as a real engine would not.
 package main

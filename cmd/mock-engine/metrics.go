@@ -12,6 +12,7 @@ import (
 // stats are what /metrics tells. The zero value has no histograms: use newStats.
 type stats struct {
 	arrived          uint64
+	inside           int // requests that are worked on or wait for it
 	waiting, running int
 	held             int // tokens of running requests in the KV cache
 	promptTokens     int
@@ -38,6 +39,7 @@ func (s *stats) ended(j *job) {
 		reason = string(j.finish)
 	}
 	s.finished[reason]++
+	s.inside--
 }
 
 // histogram counts durations into buckets with upper bounds in seconds.

@@ -27,13 +27,19 @@ type options struct {
 	log        string        // file of the journal; none when empty
 	logHeaders []string      // request headers whose values the journal keeps
 	seed       uint64
+	loadTime   time.Duration // from the start until the engine is ready
+	faults     *faults       // that it starts with
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
-	var o options
+	o := options{faults: well()}
 	var models, headers string
 	f := flag.NewFlagSet("mock-engine", flag.ContinueOnError)
 	f.SetOutput(stderr)
+	f.Usage = func() {
+		fmt.Fprint(stderr, manual)
+		f.PrintDefaults()
+	}
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8000", "`address` to serve on; port 0 picks a free one")
 	f.StringVar(&o.name, "name", "", "`name` of the engine in its log (default: its address)")
 	f.StringVar(&models, "models", "mock", "comma-separated `names` of the models served")
@@ -50,6 +56,11 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&headers, "log-headers", "x-session-id,x-conversation-id,x-request-id,x-test-id",
 		"comma-separated request `headers` whose values are logged")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the made-up text, jitter and injected errors")
+	f.DurationVar(&o.loadTime, "load-time", 0, "time after the start in which everything is answered 503")
+	f.Func("faults", "faults to start with, as `JSON`; see PUT /faults", func(s string) (err error) {
+		o.faults, err = readFaults(strings.NewReader(s))
+		return err
+	})
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -84,6 +95,7 @@ func (o *options) validate() error {
 	check(o.maxOutput > 0, "max-output", "a number above 0")
 	check(o.answer >= 0, "answer", "no negative number")
 	check(o.jitter >= 0 && o.jitter <= 1, "jitter", "a number from 0 to 1")
+	check(o.loadTime >= 0, "load-time", "no negative time")
 	o.profile.validate(check)
 	return errors.Join(errs...)
 }

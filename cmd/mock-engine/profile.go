@@ -25,8 +25,8 @@ func (p *profile) flags(f *flag.FlagSet) {
 	f.DurationVar(&p.ttft.full, "ttft-full", 0, "time to first token at utilisation 1 (default: as idle)")
 	f.DurationVar(&p.tbt.idle, "tbt", 10*time.Millisecond, "time between tokens of an idle engine")
 	f.DurationVar(&p.tbt.full, "tbt-full", 0, "time between tokens at utilisation 1 (default: as idle)")
-	f.IntVar(&p.promptTokens, "reference-prompt", 0, "prompt `tokens` of the reference request, none of them in the KV cache:\n"+
-		"requests are worked on as long as they are longer (0: every request is one)")
+	f.IntVar(&p.promptTokens, "reference-prompt", 0, "prompt `tokens` of the reference request: time and work of a request follow\n"+
+		"those of its own that are not in the KV cache (0: every request costs the same)")
 	f.IntVar(&p.outputTokens, "reference-output", 0, "output tokens of the reference request")
 	f.Float64Var(&p.outputCost, "output-cost", 0, "work of one output token in prompt tokens")
 }

@@ -15,12 +15,13 @@ func (e *engine) handler() http.Handler {
 	mux.HandleFunc("GET /v1/models", e.serveModels)
 	mux.HandleFunc("GET /health", e.serveHealth)
 	mux.HandleFunc("GET /metrics", e.serveMetrics)
+	mux.HandleFunc("GET /faults", e.serveFaults)
 	mux.HandleFunc("PUT /faults", e.putFaults)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		message := fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path)
 		writeError(w, &apiError{http.StatusNotFound, message, "not_found"})
 	})
-	return mux
+	return e.sick(mux)
 }
 
 func (e *engine) serveHealth(w http.ResponseWriter, _ *http.Request) {

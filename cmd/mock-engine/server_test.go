@@ -140,7 +140,9 @@ func TestRunRefuses(t *testing.T) {
 		{"unknown flag", []string{"--lisen=x"}, 2, "flag provided but not defined: -lisen"},
 		{"argument", []string{"serve"}, 2, `unexpected argument "serve"`},
 		{"two wrong values", []string{"--capacity=0", "--models=,"}, 2, "--models: want at least one name\n--capacity: want a rate above 0"},
+		{"wrong faults", []string{`--faults={"slow":-1}`}, 2, "faults: slow -1: want a factor above 0"},
 		{"help", []string{"--help"}, 0, "-ttft-full"},
+		{"help on faults", []string{"--help"}, 0, `{"stallAfter":5}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,19 +19,14 @@ func (e *engine) serve(d dialect) http.HandlerFunc {
 		if refusal == nil && !slices.Contains(e.models, q.model) {
 			refusal = noModel(q.model)
 		}
-		j := e.arrive(q, refusal == nil, time.Now())
+		j := e.arrive(q, refusal, time.Now())
 		e.logArrival(j, r)
-		defer e.logEnd(j)
-		switch {
-		case refusal != nil:
-			j.end(rejected, refusal.status)
-			writeJSON(w, refusal.status, d.refusal(refusal))
-		case j.fails():
-			j.end(failed, j.faults.ErrorStatus)
-			writeJSON(w, j.faults.ErrorStatus, d.refusal(&apiError{j.faults.ErrorStatus, "an injected fault", "injected"}))
-		default:
-			e.work(w, r.Context(), j)
+		defer e.end(j)
+		if j.refusal != nil {
+			j.refuse(w)
+			return
 		}
+		e.work(w, r.Context(), j)
 	}
 }
 
@@ -46,19 +41,24 @@ func (e *engine) work(w http.ResponseWriter, ctx context.Context, j *job) {
 	if j.stream {
 		answer = e.answerStream
 	}
-	err := answer(ctx, w, j)
-	switch {
+	switch err := answer(ctx, w, j); {
 	case err == nil:
-		j.end(done, http.StatusOK)
+		j.outcome, j.status = done, http.StatusOK
 	case errors.Is(err, errCut):
-		j.end(failed, statusAborted)
+		j.outcome, j.status = failed, statusAborted
+		reset(w)
 	default:
-		j.end(aborted, statusAborted)
-	}
-	e.change(func(s *stats) { s.ended(j) })
-	if err != nil {
+		j.outcome, j.status = aborted, statusAborted
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// end counts and logs a job that has ended.
+func (e *engine) end(j *job) {
+	if j.refusal == nil {
+		e.change(func(s *stats) { s.ended(j) })
+	}
+	e.logEnd(j)
 }
 
 func (e *engine) answerWhole(ctx context.Context, w http.ResponseWriter, j *job) error {

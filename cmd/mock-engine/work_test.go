@@ -183,7 +183,8 @@ func TestJournal(t *testing.T) {
 		e.handler().ServeHTTP(httptest.NewRecorder(), r)
 		got := lines[map[string]any](t, log, "arrival")[0]
 		want := map[string]any{
-			"event": "arrival", "engine": "engine", "id": 1.0, "method": "POST", "path": chatPath,
+			"event": "arrival", "engine": "engine", "id": 1.0,
+			"method": "POST", "path": chatPath,
 			"model": "mock", "stream": false, "bytes": float64(len(body)),
 			"xHeaders": []any{"x-session-id", "x-weir-pick"},
 			"user":     "ann", "promptCacheKey": "k", "conversation": "conversation 7",
