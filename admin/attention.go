@@ -33,7 +33,7 @@ func (s *Status) attention(r fleet.Round) []string {
 		s.Pools[i].attention(&a)
 	}
 	for _, u := range s.UnknownFrontEnds {
-		a.add("unknown front-end %q: its %d clients get nothing; add it to the fleet file or correct node.cluster", u.FrontEnd, u.Clients)
+		a.add("unknown front-end %q (clients: %d): it gets nothing; add it to the fleet file or correct node.cluster", u.FrontEnd, u.Clients)
 	}
 	if more := len(a) - maxAttention; more > 0 {
 		a = append(a[:maxAttention], fmt.Sprintf("and %d more", more))
@@ -70,10 +70,10 @@ func (f *FrontEnd) attention(declaredOnly bool, a *list) {
 	case f.Envoys == 0:
 		a.add("front-end %q: no Envoy is connected", f.FrontEnd)
 	case f.Unpaired > 0:
-		a.add("front-end %q: %d of %d Envoys have no weir-extproc connected", f.FrontEnd, f.Unpaired, f.Envoys)
+		a.add("front-end %q: %d of %d Envoys without a weir-extproc connected", f.FrontEnd, f.Unpaired, f.Envoys)
 	}
 	if lag := seconds(f.LagSeconds); lag > lagPatience {
-		a.add("front-end %q: %d clients are behind, for %v", f.FrontEnd, f.Behind, lag)
+		a.add("front-end %q: %d of %d clients behind, for %v", f.FrontEnd, f.Behind, f.Envoys+f.ExtProcs, lag)
 	}
 	for _, n := range f.Nacks {
 		a.add("front-end %q: %s %q refuses %s: %s", f.FrontEnd, n.Role, n.Node, n.Type, n.Error)
@@ -99,7 +99,7 @@ func (p *Pool) attention(a *list) {
 	case p.Unready == p.Engines:
 		a.add("pool %q: none of %d engines is ready", p.Pool, p.Engines)
 	case p.Unready > 0:
-		a.add("pool %q: %d of %d engines are not ready", p.Pool, p.Unready, p.Engines)
+		a.add("pool %q: %d of %d engines not ready", p.Pool, p.Unready, p.Engines)
 	case unknown > 0:
 		a.add("pool %q: nothing is known of %d of %d engines", p.Pool, unknown, p.Engines)
 	}

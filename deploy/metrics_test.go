@@ -56,8 +56,9 @@ func documentedMetrics(t *testing.T) map[string][]string {
 			heading = strings.TrimSpace(line)
 		}
 		if m := metricRow.FindStringSubmatch(line); m != nil {
-			labels := strings.NewReplacer("`", "", " ", "").Replace(m[3])
-			found[heading] = append(found[heading], fmt.Sprint(m[1], " ", m[2], " ", labels))
+			labels := strings.Split(strings.NewReplacer("`", "", " ", "").Replace(m[3]), ",")
+			slices.Sort(labels)
+			found[heading] = append(found[heading], fmt.Sprint(m[1], " ", m[2], " ", strings.Join(labels, ",")))
 		}
 	}
 	for _, metrics := range found {

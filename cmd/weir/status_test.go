@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"weir/admin"
+	"weir/config"
+	"weir/fleet"
+)
+
+func some(x float64) *float64 { return &x }
+
+// aStatus has everything in it that a table can show.
+func aStatus() *admin.Status {
+	return &admin.Status{
+		Attention: []string{"look\x1b[31m here"},
+		Plan:      admin.PlanStatus{Status: fleet.Shedding, Why: "class \"chat\" is short", MeanSeconds: some(0.2), AgeSeconds: some(1.25), RoundAgeSeconds: some(1.25)},
+		FrontEnds: []admin.FrontEnd{{
+			FrontEnd: "eu", Envoys: 2, ExtProcs: 1, Behind: 1, LagSeconds: 3, Nacks: []admin.Nack{{Node: "eu-1"}},
+			Streams: []admin.Stream{
+				{Class: "batch", DemandRps: 1, Source: fleet.SourceDeclared},
+				{Class: "chat", DemandRps: 30, Source: fleet.SourceArrivals, ShedRps: 10},
+			},
+		}},
+		Pools: []admin.Pool{
+			{Pool: "a", Engines: 3, Ready: 2, Unready: 1, Plan: &fleet.PoolPlan{Pool: "a", CapacityRps: 20, Rps: 20, Utilisation: 1}},
+			{Pool: "b"},
+		},
+		UnknownFrontEnds: []admin.Unknown{{FrontEnd: "atlan\ntis", Clients: 1}},
+	}
+}
+
+func TestStatusTable(t *testing.T) {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	statusTable(w, aStatus())
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	want := `Shedding: mean latency 200ms, made 1.2s ago (class "chat" is short)
+
+FRONT-END  ENVOYS  EXT_PROCS  IN SYNC  LAG   NACKS  CLASS  DEMAND  SOURCE    SHED
+eu         2       1          2/3      3.0s  1      batch  1.00    declared  0.00
+                                                    chat   30.00   arrivals  10.00
+
+POOL  READY  CAPACITY  RPS    UTILISATION
+a     2/3    20.00     20.00  100.0%
+b     0/0    -         -      -
+
+UNKNOWN FRONT-END  CLIENTS
+atlan tis          1
+
+needs attention:
+- look [31m here
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+func TestStatusTableWithoutAPlan(t *testing.T) {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	statusTable(w, &admin.Status{Plan: admin.PlanStatus{Why: "no plan yet: patience"}})
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.HasPrefix(got, "no plan yet: patience\n") || !strings.HasSuffix(got, "\nall is well\n") {
+		t.Errorf("table:\n%s", got)
+	}
+}
+
+// The exit code tells "look" from "well", in every format.
+func TestStatusExitCodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		attention []string
+		want      int
+	}{"well": {nil, 0}, "look": {[]string{"look"}, exitAttention}} {
+		t.Run(name, func(t *testing.T) {
+			s := aStatus()
+			s.Attention = c.attention
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if err := json.NewEncoder(w).Encode(s); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer server.Close()
+			for _, format := range []string{"table", "json", "yaml"} {
+				if got := run([]string{"status", "--admin", strings.TrimPrefix(server.URL, "http://"), "-o", format}); got != c.want {
+					t.Errorf("-o %s: exit code %d, want %d", format, got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// A fleet file that was refused shows until it is taken again.
+func TestFleetProblem(t *testing.T) {
+	p := testPlane(t)
+	if got := p.fleetProblem(); got != "" {
+		t.Errorf("at first: %q", got)
+	}
+	p.reload([]byte("nonsense: true\n"))
+	if got := p.fleetProblem(); !strings.Contains(got, "nonsense") || p.counters.fleetRefused.Load() != 1 {
+		t.Errorf("after a bad file: %q, counted %d", got, p.counters.fleetRefused.Load())
+	}
+	p.reload([]byte(p.fleetText))
+	if got := p.fleetProblem(); got != "" {
+		t.Errorf("after a good file: %q", got)
+	}
+}
+
+func testPlane(t *testing.T) *plane {
+	t.Helper()
+	const file = "../../testdata/fleets/talk.yaml"
+	text, err := config.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := config.Parse(file, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newPlane(file, string(text), f, "", zap.NewNop())
+}
