@@ -26,6 +26,8 @@ type arrival struct {
 	Time    time.Time `json:"time"`
 	Engine  string    `json:"engine"`
 	ID      uint64    `json:"id"`           // counts the engine's requests from 1
+	Source  string    `json:"source"`       // address of the client
+	Delay   float64   `json:"delaySeconds"` // that lies behind the request
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
 	Model   string    `json:"model"`
@@ -99,9 +101,10 @@ func (l *journal) write(record any) {
 }
 
 func (e *engine) logArrival(j *job, r *http.Request) {
+	source := sourceOf(r)
 	e.journal.write(arrival{
 		Event: "arrival", Time: j.arrived, Engine: e.name, ID: j.number,
-		Method: r.Method, Path: r.URL.Path, Model: j.model, Stream: j.stream,
+		Source: source.String(), Delay: e.delays.to(source).Seconds(), Method: r.Method, Path: r.URL.Path, Model: j.model, Stream: j.stream,
 		Bytes: j.body.bytes, SHA256: j.body.sha256, XNames: xNames(r.Header),
 		User: shorten(j.user), Cache: j.cacheKey, Talk: j.conversation(),
 		Prompt: j.prompt, Cached: j.cached, Load: j.utilisation, Running: j.others,

@@ -29,6 +29,7 @@ type options struct {
 	seed       uint64
 	loadTime   time.Duration // from the start until the engine is ready
 	faults     *faults       // that it starts with
+	delays     delays
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -61,6 +62,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		o.faults, err = readFaults(strings.NewReader(s))
 		return err
 	})
+	f.Func("delay", "`SOURCE=TIME`, comma-separated or repeated: round trip to clients of an IP address or CIDR", o.delays.add)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

@@ -21,7 +21,7 @@ func (e *engine) handler() http.Handler {
 		message := fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path)
 		writeError(w, &apiError{http.StatusNotFound, message, "not_found"})
 	})
-	return e.sick(mux)
+	return e.distant(e.sick(mux))
 }
 
 func (e *engine) serveHealth(w http.ResponseWriter, _ *http.Request) {

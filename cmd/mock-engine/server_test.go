@@ -141,6 +141,8 @@ func TestRunRefuses(t *testing.T) {
 		{"argument", []string{"serve"}, 2, `unexpected argument "serve"`},
 		{"two wrong values", []string{"--capacity=0", "--models=,"}, 2, "--models: want at least one name\n--capacity: want a rate above 0"},
 		{"wrong faults", []string{`--faults={"slow":-1}`}, 2, "faults: slow -1: want a factor above 0"},
+		{"wrong source", []string{"--delay=nowhere=1s"}, 2, `"nowhere=1s": want SOURCE=TIME with an IP address`},
+		{"wrong delay", []string{"--delay=127.0.0.1=soon"}, 2, `"127.0.0.1=soon": want SOURCE=TIME with a time`},
 		{"help", []string{"--help"}, 0, "-ttft-full"},
 		{"help on faults", []string{"--help"}, 0, `{"stallAfter":5}`},
 	}

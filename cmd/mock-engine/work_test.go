@@ -184,7 +184,7 @@ func TestJournal(t *testing.T) {
 		got := lines[map[string]any](t, log, "arrival")[0]
 		want := map[string]any{
 			"event": "arrival", "engine": "engine", "id": 1.0,
-			"method": "POST", "path": chatPath,
+			"source": "192.0.2.1", "delaySeconds": 0.0, "method": "POST", "path": chatPath,
 			"model": "mock", "stream": false, "bytes": float64(len(body)),
 			"xHeaders": []any{"x-session-id", "x-weir-pick"},
 			"user":     "ann", "promptCacheKey": "k", "conversation": "conversation 7",
