@@ -1,0 +1,158 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ask returns the status and the body of one request.
+func ask(t *testing.T, h http.Handler, method, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	if path != "/metrics" {
+		if got := w.Header().Get("Content-Type"); got != "application/json" {
+			t.Errorf("%s %s: content type %q", method, path, got)
+		}
+		if !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s %s is not JSON: %s", method, path, w.Body)
+		}
+	}
+	return w.Code, w.Body.String()
+}
+
+func testOptions() Options {
+	return Options{
+		Metrics: NewRegistry(),
+		Ready:   func() error { return nil },
+		Pages: map[string]Page{
+			"/value":    func() (any, error) { return map[string]int{"x": 1}, nil },
+			"/error":    func() (any, error) { return nil, errors.New("not yet") },
+			"/infinite": func() (any, error) { return math.Inf(1), nil },
+		},
+	}
+}
+
+func TestHandler(t *testing.T) {
+	h := Handler(testOptions())
+	for name, c := range map[string]struct {
+		method, path string
+		status       int
+		says         string
+	}{
+		"value":         {"GET", "/value", 200, `"x": 1`},
+		"query":         {"GET", "/value?a=b", 200, `"x": 1`},
+		"error":         {"GET", "/error", 503, `{"error":"not yet"}`},
+		"no JSON of it": {"GET", "/infinite", 500, "unsupported value"},
+		"alive":         {"GET", "/healthz", 200, "alive"},
+		"ready":         {"GET", "/readyz", 200, "ready"},
+		"metrics":       {"GET", "/metrics", 200, "go_goroutines"},
+		"unknown":       {"GET", "/", 404, "/error, /healthz, /infinite, /readyz, /value, /metrics"},
+		"below":         {"GET", "/value/x", 404, `/value/x`},
+		"post":          {"POST", "/value", 405, "POST is not possible here"},
+		"head":          {"HEAD", "/value", 405, "by GET"},
+		"delete":        {"DELETE", "/nothing", 405, "by GET"},
+		"long":          {"GET", "/" + strings.Repeat("x", 5000), 404, "there is no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, body := ask(t, h, c.method, c.path)
+			if status != c.status || !strings.Contains(body, c.says) {
+				t.Errorf("%d %s; want %d and %q", status, body, c.status, c.says)
+			}
+			if len(body) > 1000 && c.path != "/metrics" {
+				t.Errorf("%d bytes about an error", len(body))
+			}
+		})
+	}
+}
+
+func TestReadyz(t *testing.T) {
+	o := testOptions()
+	o.Ready = func() error { return errors.New("no plan") }
+	h := Handler(o)
+	if status, body := ask(t, h, "GET", "/readyz"); status != 503 || !strings.Contains(body, "no plan") {
+		t.Errorf("readyz: %d %s", status, body)
+	}
+	if status, _ := ask(t, h, "GET", "/healthz"); status != 200 {
+		t.Errorf("healthz: %d: a process that is not ready is alive", status)
+	}
+}
+
+func TestPagesAreNotTheCallersToChange(t *testing.T) {
+	o := testOptions()
+	Handler(o)
+	if o.Pages["/healthz"] != nil {
+		t.Error("the caller's map was changed")
+	}
+	o.Pages = nil
+	if status, _ := ask(t, Handler(o), "GET", "/healthz"); status != 200 {
+		t.Errorf("without pages: %d", status)
+	}
+}
+
+// Few are answered at once, so that who asks much does not cost much.
+func TestTooManyAtOnce(t *testing.T) {
+	inside, leave := make(chan bool), make(chan bool)
+	o := testOptions()
+	o.Pages["/slow"] = func() (any, error) {
+		inside <- true
+		<-leave
+		return "slow", nil
+	}
+	server := httptest.NewServer(Handler(o))
+	defer server.Close()
+	done := make(chan error, maxRequests)
+	for range maxRequests {
+		go func() { done <- get(server.URL + "/slow") }()
+		<-inside
+	}
+	response, err := http.Get(server.URL + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != 503 {
+		t.Errorf("one too many gets %d, want 503", response.StatusCode)
+	}
+	for range maxRequests {
+		leave <- true
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := get(server.URL + "/healthz"); err != nil {
+		t.Errorf("after the crowd: %v", err)
+	}
+}
+
+func get(url string) error {
+	response, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode != 200 {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+func TestRegistriesAreIndependent(t *testing.T) {
+	own := prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_test_total", Help: "A test."})
+	for range 2 { // a global registry would refuse the second
+		if err := NewRegistry().Register(own); err != nil {
+			t.Error(err)
+		}
+	}
+}
