@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -49,5 +50,34 @@ func TestHistogramBounds(t *testing.T) {
 	}
 	if h.counts[0] != 1 || h.counts[1] != 2 || h.counts[2] != 1 {
 		t.Errorf("counts = %v, want [1 2 1]: a bound belongs to its bucket", h.counts)
+	}
+}
+
+// typeLines are the names and types of a page's metrics.
+func typeLines(page string) map[string]bool {
+	found := map[string]bool{}
+	for line := range strings.Lines(page) {
+		if kind, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			found[strings.TrimSpace(kind)] = true
+		}
+	}
+	return found
+}
+
+func TestNamesAreThoseOfVLLM(t *testing.T) {
+	const file = "../../../shared/cases/metrics/vllm-0.33.0.prom"
+	real, err := os.ReadFile(file)
+	if err != nil {
+		t.Skipf("no page of a real engine to compare with: %v", err)
+	}
+	e, _ := testEngine(t)
+	ours, known := typeLines(e.metrics()), typeLines(string(real))
+	if len(ours) < 10 {
+		t.Fatalf("only %d metrics on the page", len(ours))
+	}
+	for line := range ours {
+		if !known[line] {
+			t.Errorf("%s is on no page of vLLM", line)
+		}
 	}
 }
