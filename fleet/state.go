@@ -22,6 +22,9 @@ type Stream struct {
 type Demand struct {
 	Rps    float64
 	Source Source
+	// DoubtRps is by how much Rps may be too high for want of time to measure it
+	// in. Nothing is refused for the sake of demand that is in doubt.
+	DoubtRps float64
 }
 
 // Source says where a belief comes from.
@@ -138,7 +141,7 @@ func Declared(f *Fleet) *State {
 	s := &State{Fleet: f, Demand: map[Stream]Demand{}}
 	for _, fe := range f.FrontEnds {
 		for class, rps := range fe.Demand {
-			s.Demand[Stream{fe.ID, class}] = Demand{rps, SourceDeclared}
+			s.Demand[Stream{fe.ID, class}] = Demand{Rps: rps, Source: SourceDeclared}
 		}
 	}
 	return s

@@ -147,9 +147,12 @@ func (f *frontEnd) demand(class fleet.ClassID) (fleet.Demand, bool) {
 		}
 	}
 	d := fleet.Demand{Rps: level(counted), Source: fleet.SourceArrivals}
+	d.DoubtRps = doubt(counted)
 	f.correct(class, mean(arrivals), level(issued))
 	if len(standIns) > 0 {
-		d.Rps += level(standIns) * cmp.Or(f.correction[class], 1)
+		correction := cmp.Or(f.correction[class], 1)
+		d.Rps += level(standIns) * correction
+		d.DoubtRps += doubt(standIns) * correction
 		d.Source = fleet.SourceEnvoy
 	}
 	return d, len(counted)+len(standIns) > 0

@@ -116,6 +116,26 @@ func mean(nodes []*window) float64 {
 	return total
 }
 
+// doubtSigmas is how unlikely it is that a demand is overestimated by more than its
+// doubt: 2 σ is one time in 40.
+const doubtSigmas = 2
+
+// doubt is by how many requests per second the mean of several nodes together may
+// be too high because their windows are not full yet, as after a start or a jump.
+// The noise of full windows is not in it: headroom is there for that.
+func doubt(nodes []*window) float64 {
+	var variance, full float64
+	for _, w := range nodes {
+		recent, before := w.split()
+		all := tally{recent.count + before.count, recent.seconds + before.seconds}
+		if all.seconds > 0 {
+			variance += all.rate() / min(all.seconds, slowWindow.Seconds())
+			full += all.rate() / slowWindow.Seconds()
+		}
+	}
+	return doubtSigmas * (math.Sqrt(variance) - math.Sqrt(full))
+}
+
 // jumped says whether the fast windows differ from the time before them by more
 // than Poisson noise explains.
 func jumped(nodes []*window) bool {

@@ -218,3 +218,36 @@ func TestWindowForgetsAfterSilence(t *testing.T) {
 		t.Errorf("level %v RPS a minute later, want 10", got)
 	}
 }
+
+// A rate measured for two seconds is too high by more than its doubt no more often
+// than its noise says, and one measured for a full window is not doubted at all.
+func TestDoubtFadesAsWindowsFill(t *testing.T) {
+	const rps, trials = 50, 4000
+	over := 0
+	for seed := range uint64(trials) {
+		clients := simulate(seed, 2)
+		estimate := tick(clients, rps)
+		// The doubt leaves out the noise of a full window, which the estimate has.
+		full := doubtSigmas * math.Sqrt(rps/slowWindow.Seconds())
+		if estimate-doubt(windowsOf(clients))-full > rps {
+			over++
+		}
+	}
+	// P(Z > 2) = 2.3 %; what the estimate of the doubt adds stays below 3.5 %.
+	if p := float64(over) / trials; p < 0.01 || p > 0.035 {
+		t.Errorf("the doubt was too small in %.1f %% of the trials, want about 2.3 %%", 100*p)
+	}
+	clients := simulate(1, 3)
+	before := math.Inf(1)
+	for range 6 {
+		tick(clients, rps)
+		now := doubt(windowsOf(clients))
+		if now > before {
+			t.Errorf("doubt rose from %v to %v while the window filled", before, now)
+		}
+		before = now
+	}
+	if before > 1e-9 {
+		t.Errorf("a full window leaves a doubt of %v RPS, want none", before)
+	}
+}

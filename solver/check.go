@@ -97,6 +97,7 @@ func (p *problems) demand(s *fleet.State, id fleet.FrontEndID) {
 	for i := range s.Fleet.Classes {
 		stream := fleet.Stream{FrontEnd: id, Class: s.Fleet.Classes[i].ID}
 		p.number(s.Demand[stream].Rps, "demand of %s at %s, RPS", stream.Class, id)
+		p.number(s.Demand[stream].DoubtRps, "doubt of the demand of %s at %s, RPS", stream.Class, id)
 	}
 }
 

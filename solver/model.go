@@ -11,6 +11,9 @@ import (
 // the shares of an idle one are defined.
 const minDemandRps = 0.01
 
+// mostDoubt is the largest part of a demand that may be in doubt.
+const mostDoubt = 0.5
+
 // model is a state in the terms of the linear program. The order of pools,
 // classes and streams is by ID alone, since the order of a program's columns
 // decides between equally good plans.
@@ -41,6 +44,7 @@ type class struct {
 	options []option // eligible pools that have engines, by ID; networks unset
 	size    float64  // of a mean request, in reference requests
 	price   float64  // of refusing the first requests, seconds
+	doubt   float64  // price of leaving out demand that may not be there, seconds
 }
 
 // stream is the traffic of one class at one front-end.
@@ -48,6 +52,7 @@ type stream struct {
 	id       fleet.Stream
 	class    *class
 	demand   float64      // RPS, at least minDemandRps
+	doubt    float64      // RPS of the demand that may not be there
 	previous *fleet.Route // nil: none
 	options  []option     // by pool ID
 }
@@ -111,11 +116,11 @@ func (m *model) addStreams() {
 	for i := range m.state.Fleet.FrontEnds {
 		for _, c := range m.classes {
 			id := fleet.Stream{FrontEnd: m.state.Fleet.FrontEnds[i].ID, Class: c.ID}
-			demand := m.state.Demand[id].Rps
+			demand := m.state.Demand[id]
 			switch {
 			case len(c.options) > 0:
 				m.streams = append(m.streams, m.newStream(id, c, demand))
-			case demand > 0:
+			case demand.Rps > 0:
 				m.homeless = append(m.homeless, id)
 			}
 		}
@@ -124,8 +129,9 @@ func (m *model) addStreams() {
 	slices.SortStableFunc(m.homeless, func(a, b fleet.Stream) int { return cmp.Compare(a.FrontEnd, b.FrontEnd) })
 }
 
-func (m *model) newStream(id fleet.Stream, c *class, demand float64) *stream {
-	st := &stream{id: id, class: c, demand: max(demand, minDemandRps), options: slices.Clone(c.options)}
+func (m *model) newStream(id fleet.Stream, c *class, demand fleet.Demand) *stream {
+	st := &stream{id: id, class: c, demand: max(demand.Rps, minDemandRps), options: slices.Clone(c.options)}
+	st.doubt = min(demand.DoubtRps, mostDoubt*st.demand)
 	if m.state.Previous != nil {
 		st.previous = m.state.Previous.Route(id)
 	}

@@ -9,16 +9,17 @@ import (
 // program is a model's linear program and what its columns stand for.
 type program struct {
 	lp.Program
-	model *model
-	flows []flow
-	sheds []shed
-	fills []fill
+	model  *model
+	flows  []flow
+	sheds  []shed
+	doubts []shed // of demand that may not be there
+	fills  []fill
 }
 
 // flow is a column of RPS from a stream to one of its options.
 type flow struct{ column, stream, option int }
 
-// shed is a column of refused RPS of a stream.
+// shed is a column of refused RPS of a stream, or of RPS in doubt.
 type shed struct{ column, stream int }
 
 // fill is a column of work in one segment of a pool.
@@ -40,6 +41,7 @@ func newProgram(m *model) *program {
 			demand := p.AddRow(st.demand, st.demand)
 			p.addFlows(i, demand, work)
 			p.addSheds(i, demand)
+			p.addDoubt(i, demand)
 		}
 	}
 	for i, pool := range m.pools {
@@ -85,6 +87,22 @@ func (p *program) addSheds(i, demand int) {
 		})
 		p.sheds = append(p.sheds, shed{column, i})
 	}
+}
+
+// addDoubt lets demand that may not be there be left out of the plan where
+// capacity is short. It is neither refused nor given room: if it comes after all, it
+// follows the shares until it is known.
+func (p *program) addDoubt(i, demand int) {
+	st := p.model.streams[i]
+	if st.doubt <= 0 {
+		return
+	}
+	column := p.AddColumn(lp.Column{
+		Cost:    st.class.doubt,
+		Upper:   st.doubt,
+		Entries: []lp.Entry{{Row: demand, Value: 1}},
+	})
+	p.doubts = append(p.doubts, shed{column, i})
 }
 
 func (p *program) addFills(pool *pool, work int) {

@@ -17,6 +17,7 @@ const (
 type routing struct {
 	model  *model
 	rps    [][]float64 // by stream, by option
+	demand []float64   // RPS by stream, without what was left out as doubtful
 	shed   []float64   // RPS by stream
 	work   []float64   // engine-seconds per second by pool
 	relief []float64   // by pool: seconds per second that a pool twice as large would save
@@ -29,12 +30,19 @@ func (p *program) read(s *lp.Solution) *routing {
 	r := &routing{
 		model:  m,
 		rps:    make([][]float64, len(m.streams)),
+		demand: make([]float64, len(m.streams)),
 		shed:   make([]float64, len(m.streams)),
 		work:   make([]float64, len(m.pools)),
 		relief: make([]float64, len(m.pools)),
 	}
 	for i, st := range m.streams {
 		r.rps[i] = make([]float64, len(st.options))
+		r.demand[i] = st.demand
+	}
+	for _, c := range p.doubts {
+		if left := s.X[c.column]; left > dust*r.demand[c.stream] {
+			r.demand[c.stream] -= left
+		}
 	}
 	for _, f := range p.flows {
 		r.rps[f.stream][f.option] += s.X[f.column]
@@ -56,7 +64,7 @@ func (p *program) read(s *lp.Solution) *routing {
 
 // settle clears a stream's rates of rounding.
 func (r *routing) settle(i int) {
-	demand, rps := r.model.streams[i].demand, r.rps[i]
+	demand, rps := r.demand[i], r.rps[i]
 	total := 0.0
 	for _, v := range rps {
 		total += v
@@ -118,7 +126,7 @@ func (r *routing) route(i int) fleet.Route {
 	route := fleet.Route{
 		FrontEnd:  st.id.FrontEnd,
 		Class:     st.id.Class,
-		DemandRps: st.demand,
+		DemandRps: r.demand[i],
 		ShedRps:   r.shed[i],
 	}
 	for j, share := range r.shares(i) {

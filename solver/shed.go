@@ -14,6 +14,7 @@ const (
 	aboveLatency = 10   // the least shed price, in latencies that routing could avoid
 	pieceRise    = 0.1  // of a priority's first price, per piece
 	bandRatio    = 4    // between the first prices of two priorities whose works compare alike everywhere
+	belowSheds   = 0.9  // what is in doubt is left out before anything is refused, of the least shed price
 	minBandRatio = 2    // below this the prices of two priorities would overlap
 	maxPrice     = 1e7  // seconds; what the solver handles without loss of digits
 	minLatency   = 1e-3 // seconds; a price must be above 0 where every latency is 0
@@ -51,6 +52,7 @@ func (m *model) price() {
 	for _, c := range classes {
 		band, _ := slices.BinarySearch(priorities, c.Priority)
 		c.price = c.size * first * math.Pow(ratio, float64(band))
+		c.doubt = c.size * first * belowSheds
 	}
 }
 

@@ -280,3 +280,38 @@ func TestEmptyFleet(t *testing.T) {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 }
+
+// Demand that may not be there is left out before anything is refused, and only as
+// far as capacity is short.
+func TestNothingIsRefusedForDemandInDoubt(t *testing.T) {
+	doubtful := func(rps, doubt float64) *fleet.Plan {
+		s := talk()
+		s.Demand[fleet.Stream{FrontEnd: "B", Class: "chat"}] = fleet.Demand{Rps: rps, DoubtRps: doubt, Source: fleet.SourceArrivals}
+		return mustPlan(t, s)
+	}
+	b := fleet.Stream{FrontEnd: "B", Class: "chat"}
+	for name, c := range map[string]struct {
+		rps, doubt, planned, refused float64
+	}{
+		"room for all":         {120, 30, 120, 0},
+		"doubt covers it":      {164, 20, 150, 0},
+		"doubt covers a part":  {164, 10, 154, 4},
+		"without a doubt":      {164, 0, 164, 14},
+		"more doubt than half": {400, 390, 200, 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := doubtful(c.rps, c.doubt)
+			r := plan.Route(b)
+			total := 0.0
+			for _, rps := range refused(plan) {
+				total += rps
+			}
+			if math.Abs(r.DemandRps-c.planned) > 1e-6 || math.Abs(total-c.refused) > 1e-6 {
+				t.Errorf("planned for %v RPS and refused %v, want %v and %v", r.DemandRps, total, c.planned, c.refused)
+			}
+			if (plan.Status == fleet.Shedding) != (c.refused > 0) {
+				t.Errorf("status %s", plan.Status)
+			}
+		})
+	}
+}
