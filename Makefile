@@ -8,17 +8,19 @@ MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 
 tool := go tool -modfile=tools/go.mod
 
-# Tests and the demo find the real Envoy and the Python that has HiGHS by these.
+# Tests and the demo find what make setup installed by these: the real Envoy, and
+# the Python and Node.js that have HiGHS and the clients.
 WEIR_ENVOY ?= $(abspath .venv/bin/envoy)
 WEIR_PYTHON ?= $(abspath .venv/bin/python)
-export WEIR_ENVOY WEIR_PYTHON
+WEIR_NODE ?= $(abspath .venv/bin/node)
+export WEIR_ENVOY WEIR_PYTHON WEIR_NODE
 
 .PHONY: help
 help: ## List the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: setup
-setup: ## Install what is missing: CLP, a compiler, and Envoy in .venv
+setup: ## Install what is missing: CLP, a compiler, Envoy and clients in .venv
 	@tools/setup
 
 .PHONY: build
@@ -51,4 +53,4 @@ fmt: ## Format the code
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin out .venv
+	rm -rf bin out .venv tools/node/node_modules
