@@ -41,7 +41,9 @@ func newDelivery(initial map[string]string) *delivery {
 	return d
 }
 
-func (d *delivery) pushed(resp *discoveryv3.DeltaDiscoveryResponse, now time.Time) {
+// pushed notes a response; it says whether an older one, never answered, was
+// forgotten for it.
+func (d *delivery) pushed(resp *discoveryv3.DeltaDiscoveryResponse, now time.Time) (forgotten bool) {
 	if len(d.pending) == 0 && d.refusal == "" {
 		d.since = now
 	}
@@ -57,7 +59,9 @@ func (d *delivery) pushed(resp *discoveryv3.DeltaDiscoveryResponse, now time.Tim
 	d.pending = append(d.pending, push{resp.GetNonce(), d.sentVersion, changes})
 	if len(d.pending) > maxPending {
 		d.pending = d.pending[1:]
+		return true
 	}
+	return false
 }
 
 // answered takes in a request; it says whether that was a NACK of something sent

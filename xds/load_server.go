@@ -116,6 +116,7 @@ func (s *Server) repeated(id identity, req *loadv3.LoadStatsRequest) bool {
 		return true
 	}
 	if len(s.batches) >= s.options.MaxClients {
+		s.counts.BatchesForgotten++
 		clear(s.batches) // costs at most one report counted twice per client
 	}
 	s.batches[id] = batch

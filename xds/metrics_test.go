@@ -1,11 +1,13 @@
 package xds
 
 import (
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -159,4 +161,18 @@ func TestReporterMetrics(t *testing.T) {
 	r2.fill(time.Now())
 	r2.fill(time.Now()) // no answer came
 	hold(t, r2, map[string]float64{"reporter_repeated_total": 1, "reporter_answered_total": 0})
+}
+
+// A client that answers nothing costs no more than so many responses remembered.
+func TestForgottenResponsesAreTold(t *testing.T) {
+	t.Parallel()
+	d := newDelivery(nil)
+	for i := range maxPending {
+		if d.pushed(&discoveryv3.DeltaDiscoveryResponse{Nonce: strconv.Itoa(i)}, time.Now()) {
+			t.Fatalf("response %d is forgotten below the bound", i)
+		}
+	}
+	if !d.pushed(&discoveryv3.DeltaDiscoveryResponse{Nonce: "one more"}, time.Now()) {
+		t.Error("nothing is forgotten above the bound")
+	}
 }

@@ -76,6 +76,7 @@ func (s *Server) serve(n *node, next snapshot) {
 	}
 	n.served = next
 	if err := s.cache.SetSnapshot(context.Background(), n.id.key(), next); err != nil {
+		s.counts.NotSet++
 		s.log.Error("snapshot not set", append(n.id.fields(), zap.Error(err))...)
 	}
 }

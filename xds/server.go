@@ -77,14 +77,17 @@ type Server struct {
 
 // Counts are totals since the server was made.
 type Counts struct {
-	Pushes          uint64 `json:"pushes"`          // responses sent
-	Nacks           uint64 `json:"nacks"`           // responses refused by a client
-	Refused         uint64 `json:"refused"`         // clients turned away
-	Forced          uint64 `json:"forced"`          // routes sent to a client that was silent about their clusters
-	Reports         uint64 `json:"reports"`         // load reports of known front-ends, repetitions left out
-	ReportsUnknown  uint64 `json:"reportsUnknown"`  // load reports of front-ends that do not exist
-	ReportsRepeated uint64 `json:"reportsRepeated"` // load reports that were taken before
-	ReportsDropped  uint64 `json:"reportsDropped"`  // of these, the ones that found the channel full
+	Pushes           uint64 `json:"pushes"`           // responses sent
+	Nacks            uint64 `json:"nacks"`            // responses refused by a client
+	Refused          uint64 `json:"refused"`          // clients turned away
+	Unanswered       uint64 `json:"unanswered"`       // responses forgotten that a client never answered
+	NotSet           uint64 `json:"notSet"`           // changes of what a client is served that failed
+	BatchesForgotten uint64 `json:"batchesForgotten"` // times that it was forgotten which load reports were taken
+	Forced           uint64 `json:"forced"`           // routes sent to a client that was silent about their clusters
+	Reports          uint64 `json:"reports"`          // load reports of known front-ends, repetitions left out
+	ReportsUnknown   uint64 `json:"reportsUnknown"`   // load reports of front-ends that do not exist
+	ReportsRepeated  uint64 `json:"reportsRepeated"`  // load reports that were taken before
+	ReportsDropped   uint64 `json:"reportsDropped"`   // of these, the ones that found the channel full
 }
 
 // New returns a server that knows no front-end yet.

@@ -122,7 +122,9 @@ func (s *Server) response(streamID int64, req *discoveryv3.DeltaDiscoveryRequest
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.Pushes++
-	s.streams[streamID].deliveries[req.GetTypeUrl()].pushed(resp, time.Now())
+	if s.streams[streamID].deliveries[req.GetTypeUrl()].pushed(resp, time.Now()) {
+		s.counts.Unanswered++
+	}
 }
 
 // closed forgets a stream, and its node with the last one.

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/admin"
+	"weir/envoy"
+	"weir/extproc"
+	"weir/fleet"
+	"weir/xds"
+)
+
+// The process is alive at once, and ready when it has a table to decide by.
+func TestAdmin(t *testing.T) {
+	conn, err := xds.Dial("127.0.0.1:1", nil) // nobody
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	l, err := admin.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := extproc.New(zap.NewNop())
+	node := envoy.Node("eu", "eu-1", fleet.RoleExtProc)
+	client := xds.NewClient(conn, node, swap(server), zap.NewNop())
+	reporter := xds.NewReporter(conn, node, server.Take, zap.NewNop())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- serveAdmin(ctx, l, server, client, reporter, zap.NewNop()) }()
+
+	ask := func(path string, status int, says string) {
+		t.Helper()
+		code, body := get(t, "http://"+l.Addr().String()+path)
+		if code != status || !strings.Contains(body, says) {
+			t.Errorf("%s: %d %.200s; want %d and %q", path, code, body, status, says)
+		}
+	}
+	ask("/healthz", 200, "alive")
+	ask("/readyz", 503, "nothing was heard of the control plane")
+	ask("/metrics", 200, "weir_extproc_serving 0")
+	ask("/status", 404, "/healthz, /readyz, /metrics")
+	server.Swap(extproc.NewTable(&fleet.View{}))
+	ask("/readyz", 200, "ready")
+	ask("/metrics", 200, "weir_extproc_serving 1")
+
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("served until %v", err)
+	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	client := http.Client{Timeout: 10 * time.Second}
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestNoAdmin(t *testing.T) {
+	if err := serveAdmin(t.Context(), nil, nil, nil, nil, zap.NewNop()); err != nil {
+		t.Errorf("without an address: %v", err)
+	}
+}
