@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -90,41 +89,5 @@ func spoofed(s *stage.Stage, i int) map[string]string {
 	return map[string]string{
 		"x-weir-pick": stage.Pick(engine), "x-weir-affinity": "another", "x-weir-admitted": "1", "X-Weir-Model": "another",
 		"x-gateway-destination-endpoint": engine, "x-weir-next": engine,
-	}
-}
-
-// What nobody serves gets an error that OpenAI's clients understand, never another
-// model's engines.
-func TestWhatNobodyServes(t *testing.T) {
-	t.Parallel()
-	s := start(t, stage.Options{FleetFile: sessions, Edit: declared})
-	client := stage.NewClient()
-	for _, state := range []string{"alive", "dead"} {
-		if state == "dead" {
-			if err := s.Process("extproc-main").Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for name, c := range map[string]struct {
-			body   string
-			status int
-		}{
-			"unknown model": {string(stage.Chat("gpt-9", "hello", true, 0)), 404},
-			"no model":      {`{"messages":[]}`, 400},
-			"null model":    {`{"model":null}`, 400},
-			"not JSON":      {`model=llama`, 400},
-			"empty":         {``, 400},
-			"twice":         {`{"model":"gpt-9","model":"llama-3.3-70b"}`, 400},
-		} {
-			t.Run(state+"/"+name, func(t *testing.T) {
-				r := stage.Do(t.Context(), client, stage.Call{URL: s.URL("main"), Body: []byte(c.body)})
-				if r.Status != c.status || !strings.Contains(string(r.Body), `{"error":{"message":`) {
-					t.Errorf("%v, want %d with an error object", &r, c.status)
-				}
-			})
-		}
-	}
-	if n := len(arrivals(t, s)); n != 0 {
-		t.Errorf("%d of these requests reached an engine", n)
 	}
 }

@@ -50,6 +50,7 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 		RequestTimeout:             seconds(0),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		PreserveExternalRequestId:  true,
+		LocalReplyConfig:           localReplies(),
 	}
 	return &listenerv3.Listener{
 		Name:    ListenerName,
@@ -109,8 +110,9 @@ func extProcFilter() *hcmv3.HttpFilter {
 			ReceivingNamespaces: &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: []string{Namespace}},
 		},
 		MutationRules: &mutationv3.HeaderMutationRules{
-			DisallowAll:     wrapperspb.Bool(true),
-			AllowExpression: &envoymatcherv3.RegexMatcher{Regex: "^" + HeaderPrefix + ".*$"},
+			DisallowAll: wrapperspb.Bool(true),
+			// The last two are for refusals, whose headers pass the same rules.
+			AllowExpression: &envoymatcherv3.RegexMatcher{Regex: "^(" + HeaderPrefix + ".*|content-type|retry-after)$"},
 		},
 		ForwardRules: &extprocv3.HeaderForwardingRules{DisallowedHeaders: exactAny(DeniedHeaders())},
 	})

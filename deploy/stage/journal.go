@@ -26,15 +26,16 @@ type Arrival struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// Arrivals reads the journals of all engines, ordered by time. The journals are
-// where the truth is: what an engine noted did reach it.
+// Arrivals reads the journals of all mock engines, ordered by time. The journals
+// are where the truth is: what an engine noted did reach it. For llama.cpp engines,
+// which keep none, see [Stage.Sent].
 func (s *Stage) Arrivals() ([]Arrival, error) {
 	var all []Arrival
 	for i := range s.Fleet.Pools {
 		p := &s.Fleet.Pools[i]
 		for _, e := range p.Engines {
-			if p.TLS != nil {
-				continue // not an engine of ours
+			if p.TLS != nil || s.isLlama(p) {
+				continue // no engine that keeps a journal
 			}
 			some, err := readJournal(s.Journal(e))
 			if err != nil {

@@ -17,54 +17,6 @@ import (
 	"weir/fleet"
 )
 
-// startEngines starts the engines of all pools but those behind TLS, which are the
-// caller's own.
-func (s *Stage) startEngines(ctx context.Context) error {
-	for i := range s.Fleet.Pools {
-		p := &s.Fleet.Pools[i]
-		if p.TLS != nil {
-			continue
-		}
-		for _, e := range p.Engines {
-			process, err := s.launch("engine-"+string(e), s.bin("mock-engine"), s.engineArgs(p, e)...)
-			if err != nil {
-				return err
-			}
-			if err := s.await(ctx, process, answers("http://"+string(e)+"/health")); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// engineArgs gives an engine its pool's profile, so that what the plan expects is
-// what the engine does.
-func (s *Stage) engineArgs(p *fleet.Pool, e fleet.EngineID) []string {
-	args := []string{
-		"--listen", string(e),
-		"--name", string(p.ID) + "/" + string(e),
-		"--models", strings.Join(p.Models, ","),
-		"--log", s.Journal(e),
-		"--capacity", number(p.Profile.CapacityRps),
-		"--ttft", duration(p.Profile.TTFT.At(0)),
-		"--ttft-full", duration(p.Profile.TTFT.At(1)),
-	}
-	if s.options.Distances {
-		args = append(args, "--delay", s.delays(p.ID))
-	}
-	if s.options.EngineFlags != nil {
-		args = append(args, s.options.EngineFlags(p.ID)...)
-	}
-	return args
-}
-
-func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
-
-func duration(seconds float64) string {
-	return time.Duration(seconds * float64(time.Second)).String()
-}
-
 func (s *Stage) startControlPlane(ctx context.Context) error {
 	admin, err := s.adminOf("weir")
 	if err != nil {
@@ -134,8 +86,10 @@ func (s *Stage) bootstrap(name string) string { return filepath.Join(s.dir, "env
 // would; more flags are passed on.
 func (s *Stage) WriteBootstrap(ctx context.Context, name string, more ...string) error {
 	n := s.nodes[name]
-	args := append([]string{"bootstrap", "--front-end", string(n.frontEnd), "--node-id", name,
-		"--xds", s.XDS, "--extproc", s.Socket(name), "--admin", n.admin}, more...)
+	args := append([]string{
+		"bootstrap", "--front-end", string(n.frontEnd), "--node-id", name,
+		"--xds", s.XDS, "--extproc", s.Socket(name), "--admin", n.admin,
+	}, more...)
 	text, err := exec.CommandContext(ctx, s.bin("weir"), args...).Output()
 	if err != nil {
 		return fmt.Errorf("weir %s: %w", strings.Join(args, " "), err)

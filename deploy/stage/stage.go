@@ -1,6 +1,7 @@
 // Package stage runs a whole fleet on this machine, each part its own process:
-// mock engines, the control plane, and for each front-end a real Envoy with its
-// weir-extproc. The demo shows it to people; the end-to-end tests prove it.
+// engines (mock or llama.cpp), the control plane, and for each front-end a real
+// Envoy with its weir-extproc. The demo shows it to people; the end-to-end tests
+// prove it.
 //
 // A fleet file is staged by giving every 127.0.0.1 address in it a free port, so
 // that stages run side by side.
@@ -27,6 +28,7 @@ type Options struct {
 	Edit      func(string) string // changes the staged fleet file's text; nil: nothing
 	// EngineFlags adds flags to the engines of a pool; nil: none.
 	EngineFlags func(fleet.PoolID) []string
+	Llama       *Llama // runs the pools of type llamacpp; nil: mock engines do
 	// Distances makes the network of the fleet file real: each front-end's Envoys
 	// speak from an address of their own, and engines answer it after its round trip.
 	Distances bool

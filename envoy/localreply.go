@@ -1,0 +1,40 @@
+package envoy
+
+import (
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// localReplies gives Envoy's own errors the shape that OpenAI's clients read. They
+// are known by their response flags, which the answers of our routes and of
+// weir-extproc do not have.
+func localReplies() *hcmv3.LocalReplyConfig {
+	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
+		mapReply("no engine of this class is ready: retry later", "no_engine", "UH", "NC", "UO"),
+		mapReply("the engine failed before it answered: retry", "engine_failed", "UF", "UC", "UR", "UPE", "URX", "LR"),
+		mapReply("the engine did not answer in time", "engine_timeout", "UT", "SI", "DT"),
+	}}
+}
+
+func mapReply(message, code string, flags ...string) *hcmv3.ResponseMapper {
+	return &hcmv3.ResponseMapper{
+		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
+			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: flags},
+		}},
+		BodyFormatOverride: &corev3.SubstitutionFormatString{
+			Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: errorFormat(message, code)},
+		},
+	}
+}
+
+// errorFormat has no place for operators, so Envoy prints it as it stands.
+func errorFormat(message, code string) *structpb.Struct {
+	text := structpb.NewStringValue
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"error": structpb.NewStructValue(&structpb.Struct{
+		Fields: map[string]*structpb.Value{
+			"message": text(message), "type": text("server_error"), "code": text(code), "param": structpb.NewNullValue(),
+		},
+	})}}
+}
