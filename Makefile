@@ -17,7 +17,7 @@ export WEIR_ENVOY WEIR_PYTHON WEIR_NODE
 
 .PHONY: help
 help: ## List the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 .PHONY: setup
 setup: ## Install what is missing: CLP, a compiler, Envoy and clients in .venv
@@ -29,9 +29,12 @@ build: ## Build bin/weir, bin/weir-extproc and bin/mock-engine
 	CGO_ENABLED=0 go build -trimpath -o bin/weir-extproc ./cmd/weir-extproc
 	CGO_ENABLED=0 go build -trimpath -o bin/mock-engine ./cmd/mock-engine
 
+# ENGINES=llama runs llama.cpp in place of mock engines.
+ENGINES ?=
+
 .PHONY: demo
 demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control plane
-	bin/weir demo
+	bin/weir demo $(if $(ENGINES),--engines $(ENGINES))
 
 # The end-to-end tests run a real Envoy and measure time: alone, and never from
 # the cache.
@@ -39,6 +42,10 @@ demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control
 test: setup lint ## Lint, then run all tests with the race detector
 	packages=$$(go list ./... | grep -v '^weir/deploy'); go test -race $$packages
 	go test -race -count=1 ./deploy/...
+
+.PHONY: test-llama
+test-llama: setup ## Measure at length what conversations find in llama.cpp's KV caches
+	WEIR_FIGURES=$(abspath out/test-llama.json) go test -count=1 -v -timeout 20m -run TestLlamaAtLength ./deploy
 
 .PHONY: lint
 lint: ## Vet, staticcheck and the formatting

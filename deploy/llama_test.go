@@ -1,122 +1,100 @@
 package deploy
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"text/tabwriter"
-
-	"golang.org/x/sync/errgroup"
 
 	"weir/deploy/stage"
 )
 
-// llamaEngines are small enough for two cores, and each has slots for more
-// conversations than there are: what is found in a cache is decided by routing
-// alone.
-func llamaEngines(t *testing.T) *stage.Llama {
+// cacheBar is how much of what is cached with conversations pinned by hand must
+// be cached through Weir.
+const cacheBar = 0.9
+
+// llamaEngines run with slots for more conversations than there are, so that what
+// is found in a cache is decided by routing alone.
+func llamaEngines(t *testing.T, flags ...string) *stage.Llama {
 	t.Helper()
 	python := os.Getenv("WEIR_PYTHON")
 	if python == "" {
 		python = "../.venv/bin/python"
 	}
-	l := &stage.Llama{Python: python, Script: "../tools/llama-engine", Flags: []string{"--parallel", "24", "--context", "4096"}}
+	l := &stage.Llama{Python: python, Script: "../tools/llama-engine", Flags: flags}
 	if err := l.Check(t.Context()); err != nil {
 		t.Skip("run 'make setup', or point WEIR_PYTHON to a Python with its packages:", err)
 	}
 	return l
 }
 
+// onLlama measures caching on three engines.
+func onLlama(t *testing.T, l *stage.Llama, talks, turns, atOnce int) caching {
+	t.Helper()
+	s := start(t, stage.Options{FleetFile: "testdata/llama.yaml", Llama: l})
+	return caching{s, s.Fleet.Pool("llama").Engines, talks, turns, atOnce}
+}
+
 // Conversations through Weir find in llama.cpp's KV cache what they would find if
 // each were pinned to its engine by hand; at random engines they find much less.
 func TestLlamaFindsItsCache(t *testing.T) {
 	t.Parallel()
-	s := start(t, stage.Options{FleetFile: "testdata/llama.yaml", Llama: llamaEngines(t)})
-	engines := s.Fleet.Pool("llama").Engines
-	direct := func(i int) string { return "http://" + string(engines[i%len(engines)]) }
-
-	pinned := hold(t, s, "pinned", func(i int) func() string {
-		return func() string { return direct(i) }
-	})
-	random := hold(t, s, "random", func(i int) func() string {
-		rng := rand.New(rand.NewPCG(11, uint64(i)))
-		return func() string { return direct(rng.IntN(len(engines))) }
-	})
-	routed := hold(t, s, "weir", func(int) func() string {
-		return func() string { return s.URL("main") }
-	})
-	t.Log("prompt tokens found in the KV cache\n" + table(pinned, random, routed))
-
-	const bar = 0.9
-	if got, best := routed.later.hitRate(), pinned.later.hitRate(); got < bar*best {
-		t.Errorf("through Weir %.1f %% of the prompts' tokens were cached, by hand %.1f %%: want at least %v of it", 100*got, 100*best, bar)
+	c := onLlama(t, llamaEngines(t, "--parallel", "24", "--context", "4096"), 20, 5, 6)
+	var ways []outcome
+	for _, way := range []func(*testing.T) outcome{c.pinned, c.random, c.weir} {
+		before := counted(t, c)
+		ways = append(ways, way(t))
+		sameAsCounted(t, c, before, ways[len(ways)-1])
 	}
-	if random.later.hitRate() > bar*pinned.later.hitRate() {
-		t.Error("random engines do as well as pinned ones: this measurement tells nothing")
+	t.Log("\n" + table(ways...))
+	pinned, random, weir := ways[0].later.hitRate(), ways[1].later.hitRate(), ways[2].later.hitRate()
+	if weir < cacheBar*pinned {
+		t.Errorf("through Weir %.3f of the prompts' tokens were cached, by hand %.3f: want at least %v of that", weir, pinned, cacheBar)
 	}
-	everyEngineWorked(t, s)
-	noTimeouts(t, s)
+	if random > cacheBar*pinned {
+		t.Errorf("at random %.3f were cached, by hand %.3f: this measurement tells nothing", random, pinned)
+	}
+	c.everyEngineWorked(t)
+	noTimeouts(t, c.stage)
 }
 
-const (
-	talks = 20
-	turns = 5
-)
-
-// outcome is what one way of routing found in the caches.
-type outcome struct {
-	way          string
-	first, later usage // the first turns, and all others
-}
-
-// hold holds all conversations, some at a time. choose gives each the way in which
-// it finds an engine, turn by turn.
-func hold(t *testing.T, s *stage.Stage, way string, choose func(i int) func() string) outcome {
-	t.Helper()
-	before := counted(t, s)
-	var mu sync.Mutex // guards the sums
-	o := outcome{way: way}
-	// llama.cpp closes a connection after each stream, without a word: a client
-	// that keeps connections trips over that.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	var group errgroup.Group
-	group.SetLimit(6)
-	for i := range talks {
-		d, url := newDialogue(fmt.Sprintf("%s-%d", way, i), i), choose(i)
-		group.Go(func() error {
-			for turn := range turns {
-				r := stage.Do(t.Context(), client, d.next(url()))
-				u, err := d.heard(&r)
-				if err != nil {
-					return fmt.Errorf("turn %d: %w", turn, err)
-				}
-				mu.Lock()
-				if turn == 0 {
-					o.first.add(u)
-				} else {
-					o.later.add(u)
-				}
-				mu.Unlock()
-			}
-			return nil
-		})
+// The same at length, with prompts that take time, beside mock engines, which
+// must cache what llama.cpp does. It writes its figures to $WEIR_FIGURES.
+func TestLlamaAtLength(t *testing.T) {
+	path := os.Getenv("WEIR_FIGURES")
+	if path == "" {
+		t.Skip("runs for minutes: use make test-llama")
 	}
-	check(t, group.Wait())
-	sameAsCounted(t, s, before, o)
-	return o
+	l := llamaEngines(t, "--parallel", "64", "--context", "8192", "--dim", "256", "--layers", "4")
+	c := onLlama(t, l, 60, 10, 2)
+	pinned, random, weir := c.pinned(t), c.random(t), c.weir(t)
+	c.everyEngineWorked(t)
+	mock := onLlama(t, nil, c.talks, c.turns, c.atOnce).weir(t)
+	mock.way = "weir, mock engines"
+	t.Log("\n" + table(pinned, random, weir, mock))
+
+	f := figures{Target: "test-llama"}
+	share := func(o outcome) float64 { return o.later.hitRate() / pinned.later.hitRate() }
+	f.tell("prompt tokens cached with conversations pinned", pinned.later.hitRate(), "of 1")
+	f.tell("cached at random, of what is cached pinned", share(random), "of 1")
+	f.atLeast("cached through Weir, of what is cached pinned", share(weir), "of 1", cacheBar)
+	f.atLeast("cached by mock engines, of what llama.cpp caches", mock.later.hitRate()/weir.later.hitRate(), "of 1", 0.95)
+	f.atMost("cached by mock engines, of what llama.cpp caches", mock.later.hitRate()/weir.later.hitRate(), "of 1", 1.05)
+	f.tell("median TTFT pinned", pinned.ttft().Seconds(), "s")
+	f.tell("median TTFT at random", random.ttft().Seconds(), "s")
+	f.atMost("median TTFT through Weir, of that pinned", weir.ttft().Seconds()/pinned.ttft().Seconds(), "of 1", 1.25)
+	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check(t, f.write(path))
+	f.judge(t)
 }
 
 // sameAsCounted holds that the engines' own metrics say what their answers said.
-func sameAsCounted(t *testing.T, s *stage.Stage, before usage, o outcome) {
+func sameAsCounted(t *testing.T, c caching, before usage, o outcome) {
 	t.Helper()
 	want := o.first
 	want.add(o.later)
-	got := counted(t, s)
+	got := counted(t, c)
 	got.Prompt, got.Cached = got.Prompt-before.Prompt, got.Cached-before.Cached
 	if got != want {
 		t.Errorf("%s: the engines count %+v, their answers sum up to %+v", o.way, got, want)
@@ -125,10 +103,10 @@ func sameAsCounted(t *testing.T, s *stage.Stage, before usage, o outcome) {
 
 // counted sums up the engines' counters. llama.cpp counts as prompt what it had
 // to compute.
-func counted(t *testing.T, s *stage.Stage) usage {
+func counted(t *testing.T, c caching) usage {
 	t.Helper()
 	var sum usage
-	for _, e := range s.Fleet.Pool("llama").Engines {
+	for _, e := range c.engines {
 		metrics := page(t, string(e), "/metrics")
 		computed, cached := counter(t, metrics, "llamacpp:prompt_tokens_total"), counter(t, metrics, "llamacpp:prompt_tokens_cached_total")
 		sum.add(usage{computed + cached, cached})
@@ -147,45 +125,4 @@ func counter(t *testing.T, metrics, name string) int {
 	}
 	t.Fatalf("the engine has no metric %s:\n%s", name, metrics)
 	return 0
-}
-
-// everyEngineWorked holds, by Envoy's own count, that no engine got nothing and
-// that every request was sent once, but for the retries.
-func everyEngineWorked(t *testing.T, s *stage.Stage) {
-	t.Helper()
-	sent, err := s.Sent(t.Context(), "main")
-	check(t, err)
-	sum := 0
-	for _, e := range s.Fleet.Pool("llama").Engines {
-		if sent[e] == 0 {
-			t.Errorf("engine %s got no request: %v", e, sent)
-		}
-		sum += sent[e]
-	}
-	retries, err := s.Stats(t.Context(), "main", `cluster\.[^.]*chat[^.]*\.upstream_rq_retry`)
-	check(t, err)
-	if want := talks*turns + total(retries); len(retries) != 1 || sum != want {
-		t.Errorf("%d requests were sent to engines, want %d: %v, retries %v", sum, want, sent, retries)
-	}
-}
-
-func total(counts map[string]int) (sum int) {
-	for _, n := range counts {
-		sum += n
-	}
-	return sum
-}
-
-// table shows the ways side by side.
-func table(outcomes ...outcome) string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "routing\tfirst turns' prompt tokens\tlater turns'\tcached\tshare\tof pinned\t")
-	best := outcomes[0].later.hitRate()
-	for _, o := range outcomes {
-		rate := o.later.hitRate()
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f %%\t%.1f %%\t\n", o.way, o.first.Prompt, o.later.Prompt, o.later.Cached, 100*rate, 100*rate/best)
-	}
-	w.Flush()
-	return text.String()
 }

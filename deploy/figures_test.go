@@ -1,0 +1,51 @@
+package deploy
+
+import (
+	"encoding/json"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// figures are what a long test measured, for programs to read.
+type figures struct {
+	Target  string   `json:"target"`
+	Figures []figure `json:"figures"`
+}
+
+type figure struct {
+	What  string  `json:"what"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Bar   string  `json:"bar,omitempty"` // empty: it is only told
+	Holds bool    `json:"holds"`
+}
+
+func (f *figures) tell(what string, value float64, unit string) {
+	f.Figures = append(f.Figures, figure{what, value, unit, "", true})
+}
+
+func (f *figures) atLeast(what string, value float64, unit string, bar float64) {
+	f.Figures = append(f.Figures, figure{what, value, unit, "≥ " + strconv.FormatFloat(bar, 'g', -1, 64), value >= bar})
+}
+
+func (f *figures) atMost(what string, value float64, unit string, bar float64) {
+	f.Figures = append(f.Figures, figure{what, value, unit, "≤ " + strconv.FormatFloat(bar, 'g', -1, 64), value <= bar})
+}
+
+func (f *figures) write(path string) error {
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+func (f *figures) judge(t *testing.T) {
+	t.Helper()
+	for _, x := range f.Figures {
+		if !x.Holds {
+			t.Errorf("%s: %.4g %s, want %s", x.What, x.Value, x.Unit, x.Bar)
+		}
+	}
+}
