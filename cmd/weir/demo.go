@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,41 +9,51 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/deploy/demo"
+	"weir/deploy/stage"
 )
 
 func newDemo() *cobra.Command {
 	o := demo.Options{}
+	var engines string
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run the talk's example on this machine, with real Envoys",
 		Args:  args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := complete(&o); err != nil {
+			if err := complete(&o, engines); err != nil {
 				return err
 			}
 			return demo.Run(c.Context(), c.OutOrStdout(), o)
 		},
 	}
-	c.Flags().StringVar(&o.Envoy, "envoy", os.Getenv("WEIR_ENVOY"), "the Envoy `binary` (default: $WEIR_ENVOY, else .venv/bin/envoy)")
+	c.Flags().StringVar(&o.Envoy, "envoy", "", "the Envoy `binary` (default: $WEIR_ENVOY, else .venv/bin/envoy)")
 	c.Flags().StringVar(&o.FleetFile, "fleet", "testdata/fleets/talk.yaml", "the fleet `file` to stage")
-	c.Flags().DurationVar(&o.Length, "for", demo.DefaultLength, "how long to send requests")
+	c.Flags().DurationVar(&o.Length, "for", demo.DefaultLength, "how long all acts last together")
 	c.Flags().Float64Var(&o.Scale, "scale", demo.DefaultScale, "factor on all rates, to fit this machine")
+	c.Flags().StringVar(&engines, "engines", "mock", "the engines to `run`: mock, or llama for llama.cpp")
 	return c
 }
 
-// complete finds the binaries of the demo, and says what to do where one is missing.
-func complete(o *demo.Options) error {
+// complete finds the parts of the demo, and says what to do where one is missing.
+func complete(o *demo.Options, engines string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	o.Bin = filepath.Dir(self)
-	if o.Envoy == "" {
-		o.Envoy = ".venv/bin/envoy"
+	o.Envoy = cmp.Or(o.Envoy, os.Getenv("WEIR_ENVOY"), ".venv/bin/envoy")
+	parts := []string{o.Envoy, filepath.Join(o.Bin, "weir-extproc"), filepath.Join(o.Bin, "mock-engine")}
+	switch engines {
+	case "mock":
+	case "llama":
+		o.Llama = &stage.Llama{Python: cmp.Or(os.Getenv("WEIR_PYTHON"), ".venv/bin/python"), Script: "tools/llama-engine"}
+		parts = append(parts, o.Llama.Python, o.Llama.Script)
+	default:
+		return usage("unknown engines %q: write mock or llama", engines)
 	}
-	for _, path := range []string{o.Envoy, o.FleetFile, filepath.Join(o.Bin, "weir-extproc"), filepath.Join(o.Bin, "mock-engine")} {
+	for _, path := range parts {
 		if _, err := os.Stat(path); err != nil {
-			return errors.Join(err, fmt.Errorf("%s is missing: run 'make demo', which sets everything up", path))
+			return fmt.Errorf("%w: run 'make demo' in the repository, which sets everything up", err)
 		}
 	}
 	return nil

@@ -1,7 +1,8 @@
-// Package demo shows the talk's example alive: three front-ends with real Envoys,
-// three pools of mock engines at their distances, one control plane, and clients
-// who keep asking. It ends by itself and says whether what was measured is what
-// was planned.
+// Package demo shows a fleet alive on this machine: real Envoys, their
+// weir-extprocs, one control plane, engines at their distances, and clients who
+// hold conversations. First all is well; then one part after the other fails and
+// comes back. It ends by itself and says whether what was measured is what was
+// planned.
 package demo
 
 import (
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -17,62 +19,86 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/deploy/stage"
+	"weir/fleet"
 )
 
 // The defaults fit two cores, and a minute with the set-up.
 const (
-	DefaultLength = 25 * time.Second
+	DefaultLength = 46 * time.Second
 	DefaultScale  = 0.4
-	// Beyond so many standard deviations a difference is no chance: nine cells
-	// stay within it in all but one of some 1,700 runs.
-	zLimit = 4
 )
 
 // Options say what to show.
 type Options struct {
 	Bin, Envoy, FleetFile string
-	Length                time.Duration
-	Scale                 float64 // factor on all rates of the fleet file
+	Length                time.Duration // of all acts together
+	Scale                 float64       // factor on all rates of the fleet file
+	Llama                 *stage.Llama  // real llama.cpp engines; nil: mock engines
 }
 
-// Run stages the fleet, sends requests and draws; it returns an error when a
-// request failed or a measured share is not the planned one.
+// Run stages the fleet, plays the acts and draws; it returns an error when a
+// request failed that need not, or a measured share is not the planned one.
 func Run(ctx context.Context, out io.Writer, o Options) (err error) {
+	if o.Scale <= 0 || o.Length <= 0 {
+		return fmt.Errorf("the scale (%v) and the length (%v) of a demo must be above 0", o.Scale, o.Length)
+	}
 	fmt.Fprintln(out, "starting engines, control plane, ext_procs and Envoys ...")
 	s, err := stage.Start(ctx, stage.Options{
-		Bin: o.Bin, Envoy: o.Envoy, FleetFile: o.FleetFile,
-		Edit: func(text string) string { return scaleRates(text, o.Scale) },
+		Bin: o.Bin, Envoy: o.Envoy, FleetFile: o.FleetFile, Llama: o.Llama, Distances: o.Llama == nil,
+		Edit: o.edit, EngineFlags: o.engineFlags,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	d := newDirector(s, o.Length)
+	d := newDirector(s, filepath.Base(o.FleetFile), o.Length)
 	if err := d.run(ctx, out); err != nil {
 		return err
 	}
 	return d.verdict(out)
 }
 
-func (d *director) run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	for _, fe := range d.stage.Fleet.FrontEnds {
-		group.Go(func() error { return d.watch(ctx, fe.ID) })
+// edit fits a fleet file's text to this machine and its engines.
+func (o *Options) edit(text string) string {
+	if o.Llama != nil {
+		text = engineType.ReplaceAllString(text, "engineType: llamacpp")
 	}
-	group.Go(func() error {
-		defer cancel()
-		if err := d.awaitPlans(ctx); err != nil {
-			return err
-		}
-		return d.send(ctx, out)
-	})
-	err := group.Wait()
-	if errors.Is(err, context.Canceled) && d.done {
+	return scaleRates(text, o.Scale)
+}
+
+var engineType = regexp.MustCompile(`engineType: \w+`)
+
+// engineFlags has a mock engine's prefill follow what is not in its KV cache, so
+// that a moved conversation costs.
+func (o *Options) engineFlags(fleet.PoolID) []string {
+	if o.Llama != nil {
 		return nil
 	}
-	return err
+	return []string{"--reference-prompt", "1000"}
+}
+
+// run plays the acts while the plans are followed.
+func (d *director) run(ctx context.Context, out io.Writer) error {
+	playing, stop := context.WithCancel(ctx)
+	defer stop()
+	group, playing := errgroup.WithContext(playing)
+	for _, fe := range d.stage.Fleet.FrontEnds {
+		group.Go(func() error { return d.watch(playing, fe.ID) })
+	}
+	group.Go(func() error {
+		defer stop()
+		if err := d.awaitPlans(playing); err != nil {
+			return err
+		}
+		return d.play(playing, out)
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return errors.New("stopped before its end: nothing is judged")
+	}
+	return nil
 }
 
 var rate = regexp.MustCompile(`([0-9.]+) rps`)

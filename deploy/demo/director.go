@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
-	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,20 +13,23 @@ import (
 	"weir/fleet"
 )
 
-// director runs one showing: it sends, collects and draws.
+// director plays the acts: it sends, collects and draws.
 type director struct {
 	stage   *stage.Stage
+	title   string
 	length  time.Duration
 	history history
 	started time.Time
-	done    bool // the whole length was shown
+	script  []*act
 
-	mu      sync.Mutex // guards samples: clients write, the view reads
-	samples []sample
+	mu    sync.Mutex // guards turns: clients write, the view reads
+	turns []turn
 }
 
-func newDirector(s *stage.Stage, length time.Duration) *director {
-	return &director{stage: s, length: length, history: history{plans: map[fleet.FrontEndID][]planned{}}}
+func newDirector(s *stage.Stage, title string, length time.Duration) *director {
+	d := &director{stage: s, title: title, length: length, history: history{plans: map[fleet.FrontEndID][]planned{}}}
+	d.script = d.acts()
+	return d
 }
 
 // awaitPlans waits until every front-end has been told a plan.
@@ -48,154 +50,98 @@ func (d *director) awaitPlans(ctx context.Context) error {
 	return nil
 }
 
-// send lets the clients of every front-end ask for the whole length, and draws
-// meanwhile.
-func (d *director) send(ctx context.Context, out io.Writer) error {
+// play lets clients talk at every front-end while the acts come one after the
+// other.
+func (d *director) play(ctx context.Context, out io.Writer) error {
 	d.started = time.Now()
-	sending, stop := context.WithTimeout(ctx, d.length)
-	defer stop()
+	talking, stop := context.WithCancel(ctx)
 	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer stop()
 	for i, fe := range d.stage.Fleet.FrontEnds {
 		client := stage.NewClient()
 		for class, rps := range fe.Demand {
-			model := d.stage.Fleet.Class(class).Models()[0]
 			clients.Go(func() {
-				stage.Arrive(sending, rps, uint64(i), func(n int) { d.ask(ctx, client, fe.ID, model, n) })
+				stage.Arrive(talking, rps/turns, uint64(i), func(n int) {
+					d.talk(talking, client, fleet.Stream{FrontEnd: fe.ID, Class: class}, n)
+				})
 			})
 		}
 	}
-	err := d.draw(sending, out)
-	clients.Wait()
-	d.done = err == nil && ctx.Err() == nil
-	return err
+	for _, a := range d.script {
+		a.begun = time.Now()
+		if err := a.begin(ctx); err != nil {
+			return fmt.Errorf("act %q: %w", a.title, err)
+		}
+		if err := d.show(ctx, out, a); err != nil {
+			return err
+		}
+		a.ended = time.Now()
+	}
+	return nil
 }
 
-// ask sends the first turn of a new conversation.
-func (d *director) ask(ctx context.Context, client *http.Client, id fleet.FrontEndID, model string, n int) {
-	s := sample{frontEnd: id, id: fmt.Sprintf("%s-%d", id, n), at: time.Now()}
-	reply := stage.Do(ctx, client, stage.Call{
-		URL:     d.stage.URL(id),
-		Body:    stage.Chat(model, "conversation "+s.id, true, 0),
-		Headers: map[string]string{"x-test-id": s.id},
-	})
-	s.ttft, s.ok = reply.TTFT, reply.OK()
+func (d *director) add(t turn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.samples = append(d.samples, s)
+	d.turns = append(d.turns, t)
 }
 
-const redraw = time.Second
-
-// draw shows the state of things each second: in place on a terminal, else every
-// fifth one below the other.
-func (d *director) draw(ctx context.Context, out io.Writer) error {
+// show draws each second until the act's time is over: in place on a terminal, else
+// once, at its end.
+func (d *director) show(ctx context.Context, out io.Writer, a *act) error {
 	terminal := isTerminal(out)
-	tick := time.NewTicker(redraw)
+	over := time.After(time.Duration(a.share * float64(d.length)))
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for n := 1; ; n++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-over:
+			return d.draw(out, a, terminal)
 		case <-tick.C:
-		}
-		if !terminal && n%5 != 0 {
-			continue
-		}
-		p, err := d.look()
-		if err != nil {
-			return err
-		}
-		var text strings.Builder
-		p.draw(&text)
-		if terminal {
-			fmt.Fprint(out, "\x1b[H\x1b[2J")
-		}
-		fmt.Fprintln(out, text.String())
-	}
-}
-
-// recent is how far back "now" reaches in the view.
-const recent = 5 * time.Second
-
-func (d *director) look() (*picture, error) {
-	samples, err := d.joined()
-	if err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	f := d.stage.Fleet
-	p := &picture{elapsed: now.Sub(d.started), length: d.length, sent: len(samples), current: map[fleet.FrontEndID]map[fleet.PoolID]float64{}}
-	var lately []sample
-	for _, s := range samples {
-		if !s.ok {
-			p.failed++
-		}
-		if now.Sub(s.at) < recent {
-			lately = append(lately, s)
-		}
-	}
-	p.cells, p.now = cells(f, &d.history, samples), cells(f, &d.history, lately)
-	for _, fe := range f.FrontEnds {
-		p.current[fe.ID] = d.history.at(fe.ID, now)
-	}
-	p.pools = loads(f, lately, min(recent, p.elapsed))
-	return p, nil
-}
-
-func loads(f *fleet.Fleet, lately []sample, over time.Duration) []poolLoad {
-	var all []poolLoad
-	for i := range f.Pools {
-		p := &f.Pools[i]
-		l := poolLoad{id: p.ID, capacity: p.Profile.CapacityRps * float64(len(p.Engines))}
-		for _, s := range lately {
-			if s.pool == p.ID {
-				l.rps += 1 / over.Seconds()
+			if terminal {
+				if err := d.draw(out, a, terminal); err != nil {
+					return err
+				}
 			}
 		}
-		all = append(all, l)
 	}
-	return all
 }
 
-// joined gives each sample the pool in whose engines' journals it stands.
-func (d *director) joined() ([]sample, error) {
+func (d *director) draw(out io.Writer, a *act, terminal bool) error {
+	all, err := d.located()
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	if terminal {
+		text.WriteString("\x1b[H\x1b[2J")
+	}
+	d.picture(all, a).draw(&text)
+	_, err = fmt.Fprintln(out, text.String())
+	return err
+}
+
+// located gives each turn the engine in whose journal it stands first, and orders
+// them by the time they were sent.
+func (d *director) located() ([]turn, error) {
 	arrivals, err := d.stage.Arrivals()
 	if err != nil {
 		return nil, err
 	}
-	pools := make(map[string]fleet.PoolID, len(arrivals))
-	for _, a := range arrivals {
-		pools[a.Headers["x-test-id"]] = a.Pool
+	first := make(map[string]stage.Arrival, len(arrivals))
+	for _, a := range slices.Backward(arrivals) {
+		first[a.Headers["x-test-id"]] = a
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	samples := make([]sample, len(d.samples))
-	for i, s := range d.samples {
-		s.pool = pools[s.id]
-		samples[i] = s
+	all := slices.Clone(d.turns)
+	d.mu.Unlock()
+	for i := range all {
+		a := first[all[i].mark()]
+		all[i].engine, all[i].pool = a.Engine, a.Pool
 	}
-	return samples, nil
-}
-
-// verdict prints the summary and judges it.
-func (d *director) verdict(out io.Writer) error {
-	p, err := d.look()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(out)
-	p.draw(out)
-	w := worst(p.cells)
-	switch {
-	case p.sent == 0:
-		return fmt.Errorf("no request was sent in %v: lengthen --for", d.length)
-	case p.failed > 0:
-		return fmt.Errorf("%d of %d requests failed", p.failed, p.sent)
-	case math.Abs(w.z()) > zLimit:
-		return fmt.Errorf("measured is not planned: %s → %s got %d requests, the plans in force asked for %.1f (z = %.1f)",
-			w.frontEnd, w.pool, w.got, w.expected, w.z())
-	}
-	fmt.Fprintf(out, "\nMeasured met planned: all of %d requests answered, the worst share is %.1f standard deviations from its plan (limit %d).\n",
-		p.sent, math.Abs(w.z()), zLimit)
-	return nil
+	slices.SortStableFunc(all, func(a, b turn) int { return a.reply.Sent.Compare(b.reply.Sent) })
+	return all, nil
 }

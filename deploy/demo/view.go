@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,14 +12,20 @@ import (
 	"weir/fleet"
 )
 
-// picture is what the view shows at one moment.
+// recent is how far back "now" reaches in the view.
+const recent = 5 * time.Second
+
+// picture is what the view shows at one moment. It fits 80 columns.
 type picture struct {
+	title, act      string
 	elapsed, length time.Duration
-	cells           []cell // since the start
-	now             []cell // of the last seconds
+	told            map[fleet.FrontEndID]map[place]float64 // the plans in force
+	cells           []cell                                 // of the last seconds
+	ttfts           map[fleet.Link][]time.Duration         // of the last seconds, sorted
 	pools           []poolLoad
-	current         map[fleet.FrontEndID]map[fleet.PoolID]float64
-	sent, failed    int
+	outcomes        outcomes // since the start
+	at              fleet.FrontEndID
+	affinity        [kinds]affinity // there, in the last seconds
 }
 
 // poolLoad is what a pool was asked for lately against what it can do.
@@ -27,33 +34,107 @@ type poolLoad struct {
 	rps, capacity float64
 }
 
-// draw writes a picture as a table.
+func (d *director) picture(all []turn, a *act) *picture {
+	now := time.Now()
+	f := d.stage.Fleet
+	p := &picture{
+		title: d.title, act: a.title, at: a.at, elapsed: now.Sub(d.started), length: d.length,
+		told: map[fleet.FrontEndID]map[place]float64{}, cells: newCells(f), ttfts: map[fleet.Link][]time.Duration{},
+	}
+	lately := func(t *turn) bool { return now.Sub(t.reply.Sent) < recent }
+	recently := slices.DeleteFunc(slices.Clone(all), func(t turn) bool { return !lately(&t) })
+	for _, fe := range f.FrontEnds {
+		p.told[fe.ID] = d.history.at(fe.ID, now)
+	}
+	count(p.cells, &d.history, recently)
+	for _, t := range recently {
+		link := fleet.Link{FrontEnd: t.frontEnd, Pool: t.pool}
+		p.ttfts[link] = append(p.ttfts[link], t.reply.TTFT)
+	}
+	for _, ttfts := range p.ttfts {
+		slices.Sort(ttfts)
+	}
+	p.pools = loads(f, recently, min(recent, p.elapsed))
+	p.affinity = follow(all, func(t *turn) bool { return t.frontEnd == a.at && lately(t) })
+	for _, each := range d.script {
+		o := each.tally(all)
+		p.outcomes.sent += o.sent
+		p.outcomes.shed += o.shed
+		p.outcomes.cut += o.cut
+		p.outcomes.failed += o.failed
+	}
+	return p
+}
+
+func loads(f *fleet.Fleet, lately []turn, over time.Duration) []poolLoad {
+	var all []poolLoad
+	for i := range f.Pools {
+		p := &f.Pools[i]
+		l := poolLoad{id: p.ID, capacity: p.Profile.CapacityRps * float64(len(p.Engines))}
+		for _, t := range lately {
+			if t.pool == p.ID {
+				l.rps += 1 / over.Seconds()
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// draw writes a picture.
 func (p *picture) draw(out io.Writer) {
-	fmt.Fprintf(out, "Weir, the talk's example on this machine: %.0f of %.0f s, %d requests, %d failed\n\n",
-		p.elapsed.Seconds(), p.length.Seconds(), p.sent, p.failed)
+	fmt.Fprintf(out, "Weir, %s on this machine, %.0f of %.0f s: %s\n", p.title, p.elapsed.Seconds(), p.length.Seconds(), p.act)
+	fmt.Fprintf(out, "%d requests, %s\n\n", p.outcomes.sent, p.outcomes)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "FRONT-END → POOL\tPLANNED NOW\tMEASURED NOW\tSINCE START\tPLANS ASKED\tREQUESTS\tz\tTTFT p50\tp95")
-	for i, c := range p.cells {
-		if c.got == 0 && c.expected == 0 {
+	fmt.Fprintf(w, "LAST %.0f s\tPLANNED\tMEASURED\tTTFT p50\tp95\n", recent.Seconds())
+	for i := range p.cells {
+		c := &p.cells[i]
+		planned := p.told[c.frontEnd][c.place]
+		if c.got == 0 && planned == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "%s → %s\t%s\t%s\t%s\t%s\t%d\t%+.1f\t%s\t%s\n", c.frontEnd, c.pool,
-			percent(p.current[c.frontEnd][c.pool], 1), percent(float64(p.now[i].got), p.now[i].requests),
-			percent(float64(c.got), c.requests), percent(c.expected, c.requests), c.got, c.z(),
-			milliseconds(quantile(c.ttfts, 0.5)), milliseconds(quantile(c.ttfts, 0.95)))
+		ttfts := p.ttfts[fleet.Link{FrontEnd: c.frontEnd, Pool: c.pool}]
+		fmt.Fprintf(w, "%s %s → %s\t%s\t%s\t%s\t%s\n", c.frontEnd, c.class, c.pool,
+			percent(planned, 1), percent(float64(c.got), float64(c.began)),
+			milliseconds(quantile(ttfts, 0.5)), milliseconds(quantile(ttfts, 0.95)))
 	}
 	w.Flush()
 	fmt.Fprintln(out)
 	for _, l := range p.pools {
-		fmt.Fprintf(out, "pool %s  %s %3.0f%%  %.1f of %.0f RPS\n", l.id, bar(l.rps/l.capacity), 100*l.rps/l.capacity, l.rps, l.capacity)
+		fmt.Fprintf(out, "pool %-8s %s %3.0f%%  %.1f of %.0f RPS\n", l.id, bar(l.rps/l.capacity), 100*l.rps/l.capacity, l.rps, l.capacity)
+	}
+	fmt.Fprintf(out, "\nconversations at %s, named ...\n", p.at)
+	for k, a := range p.affinity {
+		fmt.Fprintf(out, "  %-16s %3d turns, %3d moved, %s of their prompts cached\n", kind(k), a.followUps, a.moved, share(a.cachedShare()))
 	}
 }
 
-func percent(part float64, of int) string {
+func (o outcomes) String() string {
+	text := "none failed"
+	if o.failed > 0 {
+		text = fmt.Sprintf("%d FAILED", o.failed)
+	}
+	if o.shed > 0 {
+		text += fmt.Sprintf(", %d shed with a 429", o.shed)
+	}
+	if o.cut > 0 {
+		text += fmt.Sprintf(", %d streams cut on the engine that was killed", o.cut)
+	}
+	return text
+}
+
+func share(x float64) string {
+	if math.IsNaN(x) {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100*x)
+}
+
+func percent(part, of float64) string {
 	if of == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f%%", 100*part/float64(of))
+	return fmt.Sprintf("%.1f%%", 100*part/of)
 }
 
 func milliseconds(d time.Duration) string {

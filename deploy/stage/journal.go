@@ -51,6 +51,11 @@ func (s *Stage) Arrivals() ([]Arrival, error) {
 	return all, nil
 }
 
+// Journals says whether every engine keeps a journal.
+func (s *Stage) Journals() bool {
+	return !slices.ContainsFunc(s.Fleet.Pools, func(p fleet.Pool) bool { return s.isLlama(&p) })
+}
+
 func readJournal(path string) ([]Arrival, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,0 +1,67 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+)
+
+// verdict tells the story again, act by act, and judges it.
+func (d *director) verdict(out io.Writer) error {
+	all, err := d.located()
+	if err != nil {
+		return err
+	}
+	d.summary(out, all)
+	cells := newCells(d.stage.Fleet)
+	var errs []error
+	sent := 0
+	for _, a := range d.script {
+		o := a.tally(all)
+		sent += o.sent
+		if o.failed > 0 {
+			errs = append(errs, fmt.Errorf("act %q: %d of %d requests failed, the first with %v", a.title, o.failed, o.sent, &o.first.reply))
+		}
+		count(cells, &d.history, slices.DeleteFunc(slices.Clone(all), func(t turn) bool { return !a.judged(&t) }))
+	}
+	w := worst(cells)
+	switch {
+	case sent == 0:
+		errs = append(errs, fmt.Errorf("no request was sent in %v: lengthen --for", d.length))
+	case d.journals() && math.Abs(w.z()) > zLimit:
+		errs = append(errs, fmt.Errorf("measured is not planned: %s %s → %s got %d conversations, the plans in force asked for %.1f (z = %.1f)",
+			w.frontEnd, w.class, w.pool, w.got, w.expected, w.z()))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if d.journals() {
+		fmt.Fprintf(out, "\nMeasured met planned: the worst of %d shares, judged where a plan had settled, is %.1f\nstandard deviations of chance from its plan (limit %d).\n", len(cells), math.Abs(w.z()), zLimit)
+	}
+	return nil
+}
+
+// summary is a line for each act.
+func (d *director) summary(out io.Writer, all []turn) {
+	fmt.Fprintf(out, "What happened at %s, act by act (conversations named by a header / a body field / their beginning):\n\n", d.script[0].at)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ACT\tREQUESTS\tFAILED\tCUT\tSHED\tCACHED %\tMOVED")
+	for i, a := range d.script {
+		o := a.tally(all)
+		there := follow(all, func(t *turn) bool { return t.frontEnd == a.at && a.holds(t) })
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%s / %s / %s\t%d / %d / %d\n", i+1, o.sent, o.failed, o.cut, o.shed,
+			share(there[byHeader].cachedShare()), share(there[byField].cachedShare()), share(there[byBeginning].cachedShare()),
+			there[byHeader].moved, there[byField].moved, there[byBeginning].moved)
+	}
+	w.Flush()
+	fmt.Fprintln(out)
+	for i, a := range d.script {
+		fmt.Fprintf(out, "%d  %s\n", i+1, a.title)
+	}
+}
+
+// journals says whether the engines note where requests went.
+func (d *director) journals() bool { return d.stage.Journals() }
