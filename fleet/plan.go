@@ -30,7 +30,7 @@ type Plan struct {
 type Route struct {
 	FrontEnd  FrontEndID `json:"frontEnd"`
 	Class     ClassID    `json:"class"`
-	DemandRps float64    `json:"demandRps"`
+	DemandRps float64    `json:"demandRps"` // 0: idle; its shares say where a request would go
 	ShedRps   float64    `json:"shedRps"`
 	Shares    []Share    `json:"shares"` // by pool; zero shares are left out
 }

@@ -52,6 +52,9 @@ func TestEveryStreamIsRouted(t *testing.T) {
 					continue
 				}
 				anyShed = anyShed || r.ShedRps > 0
+				if s.Demand[id].Rps == 0 && (r.ShedRps != 0 || r.Admitted() != 1) {
+					t.Errorf("%v: refuses %v RPS of what nobody asked for", id, r.ShedRps)
+				}
 				checkRoute(t, s, r, served)
 			}
 		}
@@ -94,7 +97,7 @@ func checkRoute(t *rapid.T, s *fleet.State, r *fleet.Route, served map[fleet.Poo
 	if !anyReady && r.ShedRps != r.DemandRps {
 		t.Errorf("%s at %s: admitted %v without a ready engine", r.Class, r.FrontEnd, r.Admitted())
 	}
-	if want := max(s.Demand[fleet.Stream{FrontEnd: r.FrontEnd, Class: r.Class}].Rps, 0.01); r.DemandRps != want {
+	if want := s.Demand[fleet.Stream{FrontEnd: r.FrontEnd, Class: r.Class}].Rps; r.DemandRps != want {
 		t.Errorf("%s at %s: demand %v, want %v", r.Class, r.FrontEnd, r.DemandRps, want)
 	}
 }

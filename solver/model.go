@@ -7,10 +7,6 @@ import (
 	"weir/fleet"
 )
 
-// minDemandRps is the least demand that a stream enters the program with, so that
-// the shares of an idle one are defined.
-const minDemandRps = 0.01
-
 // mostDoubt is the largest part of a demand that may be in doubt.
 const mostDoubt = 0.5
 
@@ -51,7 +47,7 @@ type class struct {
 type stream struct {
 	id       fleet.Stream
 	class    *class
-	demand   float64      // RPS, at least minDemandRps
+	demand   float64      // RPS; 0: idle
 	doubt    float64      // RPS of the demand that may not be there
 	previous *fleet.Route // nil: none
 	options  []option     // by pool ID
@@ -66,6 +62,13 @@ type option struct {
 }
 
 func (o option) ready() bool { return o.pool.replicas > 0 }
+
+// idle says whether nobody asks for the stream.
+func (st *stream) idle() bool { return st.demand == 0 }
+
+// settled says whether the previous plan let in any of the stream: else nobody is
+// there to be moved.
+func (st *stream) settled() bool { return st.previous != nil && st.previous.Admitted() > 0 }
 
 // ready says whether any engine may serve the class.
 func (c *class) ready() bool { return slices.ContainsFunc(c.options, option.ready) }
@@ -130,7 +133,10 @@ func (m *model) addStreams() {
 }
 
 func (m *model) newStream(id fleet.Stream, c *class, demand fleet.Demand) *stream {
-	st := &stream{id: id, class: c, demand: max(demand.Rps, minDemandRps), options: slices.Clone(c.options)}
+	st := &stream{id: id, class: c, demand: demand.Rps, options: slices.Clone(c.options)}
+	if st.demand < idleRps {
+		st.demand = 0
+	}
 	st.doubt = min(demand.DoubtRps, mostDoubt*st.demand)
 	if m.state.Previous != nil {
 		st.previous = m.state.Previous.Route(id)

@@ -27,7 +27,7 @@ type fill struct{ column, pool int }
 
 // newProgram states the model: one row per stream (its demand is served or
 // refused), one row per pool (its work fills its segments). Streams and pools
-// without a ready engine have no part in it.
+// without a ready engine have no part in it, nor have idle streams.
 func newProgram(m *model) *program {
 	p := &program{model: m}
 	work := make([]int, len(m.pools)) // row by pool
@@ -37,7 +37,7 @@ func newProgram(m *model) *program {
 		}
 	}
 	for i, st := range m.streams {
-		if st.class.ready() {
+		if st.class.ready() && !st.idle() {
 			demand := p.AddRow(st.demand, st.demand)
 			p.addFlows(i, demand, work)
 			p.addSheds(i, demand)
@@ -66,7 +66,7 @@ func (p *program) addFlows(i, demand int, work []int) {
 			p.flows = append(p.flows, flow{column, i, j})
 		}
 		cost := o.network + o.base
-		if st.previous == nil || st.previous.Admitted() <= 0 { // nobody is there to be moved
+		if !st.settled() {
 			add(cost, st.demand)
 			continue
 		}

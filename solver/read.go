@@ -105,20 +105,33 @@ func (r *routing) plan() *fleet.Plan {
 	if plan.Why != "" {
 		plan.Status = fleet.Shedding
 	}
-	var seconds, total float64
 	for i := range r.model.streams {
-		route := r.route(i)
-		for _, s := range route.Shares {
-			seconds += s.Rps * (s.NetworkSeconds + s.EngineSeconds)
-			total += s.Rps
-		}
-		plan.Routes = append(plan.Routes, route)
+		plan.Routes = append(plan.Routes, r.route(i))
 	}
-	if total > 0 {
-		plan.MeanSeconds = seconds / total
-	}
+	plan.MeanSeconds = meanSeconds(plan.Routes)
 	plan.Pools = r.pools()
 	return plan
+}
+
+// meanSeconds is the mean latency of what is admitted. Where nothing is, all
+// streams count alike.
+func meanSeconds(routes []fleet.Route) float64 {
+	var seconds, total, idle float64
+	for i := range routes {
+		for _, s := range routes[i].Shares {
+			latency := s.NetworkSeconds + s.EngineSeconds
+			seconds += s.Rps * latency
+			total += s.Rps
+			idle += s.Share * latency
+		}
+	}
+	switch {
+	case total > 0:
+		return seconds / total
+	case len(routes) > 0:
+		return idle / float64(len(routes))
+	}
+	return 0
 }
 
 func (r *routing) route(i int) fleet.Route {
@@ -144,11 +157,15 @@ func (r *routing) route(i int) fleet.Route {
 	return route
 }
 
-// shares are a stream's shares by option. A stream that is refused wholly keeps
-// those it had, so that its engines stay listed; failing that, it is spread by
-// what the pools can do, over ready pools if there are any.
+// shares are a stream's shares by option. A stream that is refused wholly, or
+// that has no ready engine, keeps those it had, so that its engines stay listed;
+// failing that, it is spread by what the pools can do, over ready pools if there
+// are any.
 func (r *routing) shares(i int) []float64 {
 	st := r.model.streams[i]
+	if st.idle() && st.class.ready() {
+		return r.idleShares(st)
+	}
 	if shares := normalised(r.rps[i]); shares != nil {
 		return shares
 	}

@@ -9,28 +9,19 @@ import (
 )
 
 // why says in an operator's words what is refused and for want of what; nothing
-// when all is admitted. Rates are what clients ask for, without the least demand
-// of idle streams; idle streams are named only where no other is.
+// when all is admitted.
 func (r *routing) why() string {
-	var short, idle, dead, homeless refusals
+	var short, dead, homeless refusals
 	var full []string
 	for i, st := range r.model.streams {
-		asked := r.model.state.Demand[st.id].Rps
 		switch {
 		case r.shed[i] == 0:
-			continue
 		case !st.class.ready():
-			dead.add(st.id, asked)
-			continue
-		case asked == 0:
-			idle.add(st.id, asked)
+			dead.add(st.id, r.shed[i])
 		default:
-			short.add(st.id, min(asked, r.shed[i]))
+			short.add(st.id, r.shed[i])
+			full = append(full, r.fullOptions(st)...)
 		}
-		full = append(full, r.full(st)...)
-	}
-	if short == nil {
-		short = idle
 	}
 	for _, id := range r.model.homeless {
 		homeless.add(id, r.model.state.Demand[id].Rps)
@@ -50,11 +41,14 @@ func (r *routing) why() string {
 	return strings.Join(out, "; ")
 }
 
-// full lists the pools of a stream that have no capacity left.
-func (r *routing) full(st *stream) []string {
+// full says whether a pool has no capacity left.
+func (r *routing) full(p *pool) bool { return r.work[p.index] >= p.capacity*(1-1e-6) }
+
+// fullOptions lists the pools of a stream that have no capacity left.
+func (r *routing) fullOptions(st *stream) []string {
 	var out []string
 	for _, o := range st.options {
-		if o.ready() && r.work[o.pool.index] >= o.pool.capacity*(1-1e-6) {
+		if o.ready() && r.full(o.pool) {
 			out = append(out, string(o.pool.ID))
 		}
 	}

@@ -166,11 +166,13 @@ class Program:
 
 def solve(raw):
     fleet, p = Fleet(raw), Program()
-    if not fleet.streams:
+    if not any(s["rps"] for s in fleet.streams):
         return {"cost": 0, "shedCost": 0}
     prices, load, payments, fixed = fleet.prices(), {}, [], 0.0
     for s in fleet.streams:
-        c, demand = fleet.classes[s["class"]], max(s["rps"], 0.01)
+        c, demand = fleet.classes[s["class"]], s["rps"]
+        if demand == 0:
+            continue
         flows = []
         for i in c["at"]:
             x = p.var(s["network"][i] + c["base"][i])
