@@ -1,10 +1,7 @@
 package deploy
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,14 +77,13 @@ type result struct {
 // client is a running one.
 type client struct {
 	kind
-	t      *testing.T
 	orders *json.Encoder
 	said   *json.Decoder
 	stderr *strings.Builder
+	ready  bool
 }
 
-// startClient starts a client of a front-end, and skips the test where it is not
-// installed.
+// startClient starts a client of a front-end; it loads while the test goes on.
 func startClient(t *testing.T, k kind, url string) *client {
 	t.Helper()
 	program, set := os.LookupEnv(k.program)
@@ -99,7 +95,7 @@ func startClient(t *testing.T, k kind, url string) *client {
 	}
 	modules, err := filepath.Abs("../tools/node/node_modules")
 	check(t, err)
-	c := &client{kind: k, t: t, stderr: new(strings.Builder)}
+	c := &client{kind: k, stderr: new(strings.Builder)}
 	cmd := exec.Command(program, filepath.Join("testdata/clients", k.script), url)
 	cmd.Env = append(os.Environ(), "NODE_PATH="+modules, "PYTHONDONTWRITEBYTECODE=1", "NO_PROXY=*", "no_proxy=*")
 	cmd.Stderr = c.stderr
@@ -107,6 +103,7 @@ func startClient(t *testing.T, k kind, url string) *client {
 	check(t, err)
 	out, err := cmd.StdoutPipe()
 	check(t, err)
+	c.orders, c.said = json.NewEncoder(in), json.NewDecoder(out)
 	check(t, cmd.Start())
 	deadline := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() {
@@ -116,28 +113,40 @@ func startClient(t *testing.T, k kind, url string) *client {
 		}
 		deadline.Stop()
 	})
-	c.orders, c.said = json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))
-	if o := c.hear(); o.Missing != "" {
-		t.Skipf("%s is not installed, run 'make setup': %s", k.name, o.Missing)
-	}
 	return c
+}
+
+// await waits until the client has loaded, and skips the test where it is not
+// installed.
+func (c *client) await(t *testing.T) {
+	t.Helper()
+	if c.ready {
+		return
+	}
+	if r := c.hear(t); r.Missing != "" {
+		t.Skipf("%s is not installed, run 'make setup': %s", c.name, r.Missing)
+	}
+	c.ready = true
 }
 
 // do has the client do something.
 func (c *client) do(t *testing.T, o order) result {
 	t.Helper()
+	c.tell(t, o)
+	return c.hear(t)
+}
+
+func (c *client) tell(t *testing.T, o order) {
+	t.Helper()
 	if err := c.orders.Encode(o); err != nil {
 		t.Fatalf("%s: %v", c.name, err)
 	}
-	return c.hear()
 }
 
-func (c *client) hear() (o result) {
-	if err := c.said.Decode(&o); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = errors.New("it ended")
-		}
-		c.t.Fatalf("%s: %v\n%s", c.name, err, c.stderr)
+func (c *client) hear(t *testing.T) (r result) {
+	t.Helper()
+	if err := c.said.Decode(&r); err != nil {
+		t.Fatalf("%s ended: %v", c.name, err) // why, its cleanup says
 	}
-	return o
+	return r
 }

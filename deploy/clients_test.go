@@ -24,25 +24,42 @@ const (
 func TestClients(t *testing.T) {
 	t.Parallel()
 	s := start(t, stage.Options{FleetFile: clientFleet})
+	clients := startClients(t, s)
 	for _, state := range []string{"alive", "dead"} {
 		if state == "dead" {
 			check(t, s.Process("extproc-main").Kill())
 			check(t, s.Await(t.Context(), "main", false))
 		}
 		t.Run(state, func(t *testing.T) {
-			for _, k := range kinds {
-				t.Run(k.name, func(t *testing.T) {
+			for _, c := range clients {
+				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
-					c := startClient(t, k, s.URL("main"))
+					c.await(t)
 					visit{t, s, c, state}.all()
 				})
 			}
+			curlVisits(t, s, state)
 		})
 		if state == "alive" {
 			noTimeouts(t, s)
 		}
+		for _, c := range clients {
+			t.Run(state+"/"+c.name+" is refused by an engine", func(t *testing.T) {
+				c.await(t)
+				visit{t, s, c, state}.refusedOnce()
+			})
+		}
 	}
 	noWeirHeaders(t, s)
+}
+
+func startClients(t *testing.T, s *stage.Stage) []*client {
+	t.Helper()
+	clients := make([]*client, len(kinds))
+	for i, k := range kinds {
+		clients[i] = startClient(t, k, s.URL("main"))
+	}
+	return clients
 }
 
 // visit is a client at a front-end.
@@ -238,4 +255,3 @@ func endOf(t *testing.T, s *stage.Stage, a stage.Arrival) (end ending) {
 	check(t, lines.Err())
 	return ending{}
 }
-
