@@ -132,12 +132,12 @@ func (p *Prober) watch(ctx context.Context, t target) {
 			return
 		}
 		timer.Reset(probeInterval - probeInterval/10 + rand.N(probeInterval/5))
-		err := p.probe(ctx, t)
+		answered, err := p.probe(ctx, t)
 		if ctx.Err() != nil {
 			return // the probe was cut short and says nothing
 		}
 		p.Counters.count(err)
-		p.report(Probe{Pool: t.pool, Engine: t.engine, Err: err})
+		p.report(Probe{Pool: t.pool, Engine: t.engine, Err: err, Answered: answered})
 		last = p.logChange(t, last, err)
 	}
 }
@@ -163,24 +163,25 @@ func (p *Prober) logChange(t target, last string, err error) string {
 	return outcome
 }
 
-// probe returns nil if the engine answers 200 in time.
-func (p *Prober) probe(ctx context.Context, t target) error {
+// probe returns no error if the engine answers 200 in time, and whether it
+// answered at all.
+func (p *Prober) probe(ctx context.Context, t target) (answered bool, err error) {
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url, nil)
 	if err != nil {
-		return err
+		return false, err
 	}
 	req.Header.Set("User-Agent", "weir")
 	resp, err := t.client.Do(req)
 	if err != nil {
-		return reason(err)
+		return false, reason(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -189,7 +190,7 @@ func (p *Prober) probe(ctx context.Context, t target) error {
 	if _, e := io.CopyN(io.Discard, resp.Body, maxProbeBody); err == nil && e != nil && e != io.EOF {
 		err = reason(e)
 	}
-	return err
+	return true, err
 }
 
 // reason strips the URL, which every reader knows, and says what a deadline means.

@@ -112,6 +112,9 @@ func TestProbe(t *testing.T) {
 			case c.want != "" && (got.Err == nil || !strings.Contains(got.Err.Error(), c.want)):
 				t.Errorf("reason %v, want one with %q", got.Err, c.want)
 			}
+			if silent := c.name == "hangs" || c.name == "cut short"; got.Answered == silent {
+				t.Errorf("answered: %v, want %v", got.Answered, !silent)
+			}
 		})
 	}
 }
@@ -122,8 +125,12 @@ func TestProbeOfADeadEngine(t *testing.T) {
 	engine := strings.TrimPrefix(server.URL, "http://")
 	server.Close()
 	_, probes := run(t, zap.NewNop(), onePool(engine, nil))
-	if got := next(t, probes); got.Err == nil || !strings.Contains(got.Err.Error(), "refused") || strings.Contains(got.Err.Error(), "Get") {
+	got := next(t, probes)
+	if got.Err == nil || !strings.Contains(got.Err.Error(), "refused") || strings.Contains(got.Err.Error(), "Get") {
 		t.Errorf("reason %v, want the bare connection refused", got.Err)
+	}
+	if got.Answered {
+		t.Error("counted as an answer")
 	}
 }
 

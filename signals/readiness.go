@@ -22,14 +22,16 @@ type pool struct {
 // engine is what its probes said.
 type engine struct {
 	verdict fleet.Readiness
-	against int // probes in a row that contradict the verdict
+	against int  // probes in a row that contradict the verdict
+	silent  bool // the last probe had no answer
 }
 
-func (e *engine) observe(err error) {
+func (e *engine) observe(p Probe) {
 	outcome := fleet.Ready
-	if err != nil {
+	if p.Err != nil {
 		outcome = fleet.Unready
 	}
+	e.silent = p.Err != nil && !p.Answered
 	switch {
 	case e.verdict == fleet.Unknown:
 		e.verdict = outcome
@@ -38,11 +40,6 @@ func (e *engine) observe(err error) {
 	default:
 		e.against++
 	}
-}
-
-// failing says whether the last probe failed.
-func (e *engine) failing() bool {
-	return e.verdict == fleet.Unready && e.against == 0 || e.verdict == fleet.Ready && e.against > 0
 }
 
 // settle overturns the verdict where probes demand it. Doubt keeps a ready
@@ -57,14 +54,15 @@ func (e *engine) settle(doubt bool) fleet.Readiness {
 
 // doubted says whether the probes are contradicted by traffic. It is asked for a
 // pool as a whole, because load reports do not tell its engines apart: they can
-// contradict that all are dead, not that one is.
+// contradict that all are dead, not that one is. Nor do they contradict an engine
+// that answers, if only to say that it is not ready: it can be reached.
 func (p *pool) doubted(now time.Time) bool {
 	if now.Sub(p.answered) > answerCounts || len(p.engines) == 0 {
 		return false
 	}
 	condemned := false
 	for _, e := range p.engines {
-		if !e.failing() {
+		if !e.silent {
 			return false
 		}
 		condemned = condemned || e.verdict == fleet.Ready && e.against >= verdictProbes

@@ -22,9 +22,10 @@
 //
 // An engine is unknown until its first probe, which is the verdict. After that
 // two probes in a row change it. Probes alone do not condemn the last engines of
-// a pool: while every engine of a pool fails its probes and the front-ends'
+// a pool: while no engine of a pool answers its probes at all and the front-ends'
 // load reports show requests answered there within the last 5 s, engines that
-// were ready stay so, since it is the control plane that cannot reach them.
+// were ready stay so, since it is the control plane that cannot reach them. An
+// engine that answers that it is not ready is believed, be it the last.
 package signals
 
 import (
@@ -35,9 +36,10 @@ import (
 
 // Probe is the outcome of one health check of one engine.
 type Probe struct {
-	Pool   fleet.PoolID
-	Engine fleet.EngineID
-	Err    error // nil: the engine is ready; else why it is not
+	Pool     fleet.PoolID
+	Engine   fleet.EngineID
+	Err      error // nil: the engine is ready; else why it is not
+	Answered bool  // the engine answered, if only to say that it is not ready
 }
 
 // Counters count what the tracker threw away and the fallbacks it took. They may

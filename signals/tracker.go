@@ -137,7 +137,7 @@ func (t *Tracker) ObserveProbe(_ time.Time, p Probe) {
 		t.Counters.ProbesUnknown.Add(1)
 		return
 	}
-	e.observe(p.Err)
+	e.observe(p)
 }
 
 // State is what is believed now, with a demand for each front-end and class and

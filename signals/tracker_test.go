@@ -241,9 +241,13 @@ func TestNodesAreCapped(t *testing.T) {
 	}
 }
 
-var errRefused = errors.New("connection refused")
+var (
+	errRefused = errors.New("connection refused")
+	errBusy    = errors.New("health check answered 503, want 200")
+)
 
-// probe gives outcomes to an engine: + ready, - not.
+// probe gives outcomes to an engine: + ready, - no answer, ! an answer that it is
+// not ready.
 func (f *feed) probe(p fleet.PoolID, e fleet.EngineID, outcomes string) {
 	for _, o := range outcomes {
 		switch o {
@@ -251,6 +255,8 @@ func (f *feed) probe(p fleet.PoolID, e fleet.EngineID, outcomes string) {
 			f.ObserveProbe(f.now, Probe{Pool: p, Engine: e})
 		case '-':
 			f.ObserveProbe(f.now, Probe{Pool: p, Engine: e, Err: errRefused})
+		case '!':
+			f.ObserveProbe(f.now, Probe{Pool: p, Engine: e, Err: errBusy, Answered: true})
 		}
 	}
 }
@@ -314,6 +320,9 @@ func TestTrafficOutvotesProbes(t *testing.T) {
 			want{"10.0.0.1:80": fleet.Unready, "10.0.0.2:80": fleet.Ready},
 			false,
 		},
+		{"all say that they are not ready", fleet.PoolLoad{Issued: 10}, "+!!", "+!!", 1, both(fleet.Unready), false},
+		{"one does not answer, the other is not ready", fleet.PoolLoad{Issued: 10}, "+--", "+!!", 1, both(fleet.Unready), false},
+		{"reached again, and not ready", fleet.PoolLoad{Issued: 10}, "+--!", "+--!", 1, both(fleet.Unready), false},
 		{"the second is a probe behind", fleet.PoolLoad{Issued: 10}, "+--", "+-", 1, both(fleet.Ready), true},
 		{
 			"what was never ready stays unready",
@@ -339,6 +348,20 @@ func TestTrafficOutvotesProbes(t *testing.T) {
 				t.Errorf("counted as doubted: %v, want %v", doubted, c.doubted)
 			}
 		})
+	}
+}
+
+func TestTheOnlyEngineIsBelieved(t *testing.T) {
+	for outcomes, want := range map[string]fleet.Readiness{"+!!": fleet.Unready, "+--": fleet.Ready} {
+		f := newFeed()
+		alone := testFleet()
+		alone.Pools[1].Engines = alone.Pools[1].Engines[:1]
+		f.SetFleet(alone)
+		f.probe("small", "10.0.0.3:80", outcomes)
+		f.seconds(1, issued("east", "a", fleet.PoolLoad{Pool: "small", Issued: 10}))
+		if got := f.State(f.now, nil).Readiness("small", "10.0.0.3:80"); got != want {
+			t.Errorf("after %q and answered requests: %v, want %v", outcomes, got, want)
+		}
 	}
 }
 
@@ -445,6 +468,7 @@ func anyProbe(t *rapid.T) Probe {
 	}
 	if rapid.Bool().Draw(t, "failed") {
 		p.Err = errRefused
+		p.Answered = rapid.Bool().Draw(t, "answered")
 	}
 	return p
 }
