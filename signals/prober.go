@@ -124,7 +124,7 @@ type target struct {
 func (p *Prober) watch(ctx context.Context, t target) {
 	timer := time.NewTimer(rand.N(probeInterval / 5))
 	defer timer.Stop()
-	last := "never probed"
+	last := fleet.Unknown
 	for {
 		select {
 		case <-timer.C:
@@ -150,17 +150,20 @@ func (c *ProbeCounters) count(err error) {
 	}
 }
 
-// logChange logs an outcome that differs from the last.
-func (p *Prober) logChange(t target, last string, err error) string {
-	outcome := "ready"
-	if err != nil {
-		outcome = err.Error()
+// logChange logs that an engine has become ready or unready; other reasons to be
+// so are not told.
+func (p *Prober) logChange(t target, last fleet.Readiness, err error) fleet.Readiness {
+	log := p.log.With(zap.String("pool", string(t.pool)), zap.String("engine", string(t.engine)))
+	switch {
+	case err == nil && last != fleet.Ready:
+		log.Info("engine ready")
+	case err != nil && last != fleet.Unready:
+		log.Warn("engine unready", zap.String("reason", err.Error()))
 	}
-	if outcome != last {
-		p.log.Info("probe", zap.String("pool", string(t.pool)), zap.String("engine", string(t.engine)),
-			zap.String("outcome", outcome))
+	if err == nil {
+		return fleet.Ready
 	}
-	return outcome
+	return fleet.Unready
 }
 
 // probe returns no error if the engine answers 200 in time, and whether it

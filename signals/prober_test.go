@@ -3,6 +3,7 @@ package signals
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -254,24 +255,37 @@ func TestPoolWhoseFilesAreMissingStaysUnknown(t *testing.T) {
 func TestProberLogsChangesOnly(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int32
-	status.Store(200)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(int(status.Load()))
 	}))
 	t.Cleanup(server.Close)
+	status.Store(200)
 	core, logs := observer.New(zap.InfoLevel)
 	_, probes := run(t, zap.New(core), onePool(strings.TrimPrefix(server.URL, "http://"), nil))
-	next(t, probes)
-	next(t, probes)
+	probed := func(status string) {
+		t.Helper()
+		for range 2 {
+			for !strings.Contains(fmt.Sprint(next(t, probes).Err), status) {
+			}
+		}
+	}
+	probed("nil")
 	status.Store(500)
-	for next(t, probes).Err == nil {
-	}
-	next(t, probes)
-	var outcomes []any
+	probed("500")
+	status.Store(503)
+	probed("503")
+	status.Store(200)
+	probed("nil")
+	var got []string
 	for _, l := range logs.All() {
-		outcomes = append(outcomes, l.ContextMap()["outcome"])
+		got = append(got, fmt.Sprint(l.Level, " ", l.Message, " ", l.ContextMap()["reason"]))
 	}
-	if diff := cmp.Diff([]any{"ready", "health check answered 500, want 200"}, outcomes); diff != "" {
-		t.Errorf("logged outcomes (-want +got):\n%s", diff)
+	want := []string{
+		"info engine ready <nil>",
+		"warn engine unready health check answered 500, want 200",
+		"info engine ready <nil>",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("logged (-want +got):\n%s", diff)
 	}
 }
