@@ -29,7 +29,7 @@ func newDemo() *cobra.Command {
 	c.Flags().StringVar(&o.Envoy, "envoy", "", "the Envoy `binary` (default: $WEIR_ENVOY, else .venv/bin/envoy)")
 	c.Flags().StringVar(&o.FleetFile, "fleet", "testdata/fleets/talk.yaml", "the fleet `file` to stage")
 	c.Flags().DurationVar(&o.Length, "for", demo.DefaultLength, "how long all acts last together")
-	c.Flags().Float64Var(&o.Scale, "scale", demo.DefaultScale, "factor on all rates, to fit this machine")
+	c.Flags().Float64Var(&o.Scale, "scale", 0, "factor on all rates (default: what fits two cores)")
 	c.Flags().StringVar(&engines, "engines", "mock", "the engines to `run`: mock, or llama for llama.cpp")
 	return c
 }
@@ -46,7 +46,7 @@ func complete(o *demo.Options, engines string) error {
 	switch engines {
 	case "mock":
 	case "llama":
-		o.Llama = &stage.Llama{Python: cmp.Or(os.Getenv("WEIR_PYTHON"), ".venv/bin/python"), Script: "tools/llama-engine"}
+		o.Llama = &stage.Llama{Python: cmp.Or(os.Getenv("WEIR_PYTHON"), ".venv/bin/python"), Script: "tools/llama-engine", Flags: []string{"--context", "32768", "--parallel", "8"}}
 		parts = append(parts, o.Llama.Python, o.Llama.Script)
 	default:
 		return usage("unknown engines %q: write mock or llama", engines)

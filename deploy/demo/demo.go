@@ -25,22 +25,37 @@ import (
 // The defaults fit two cores, and a minute with the set-up.
 const (
 	DefaultLength = 46 * time.Second
-	DefaultScale  = 0.4
+	mockScale     = 0.4
 )
 
 // Options say what to show.
 type Options struct {
 	Bin, Envoy, FleetFile string
 	Length                time.Duration // of all acts together
-	Scale                 float64       // factor on all rates of the fleet file
+	Scale                 float64       // factor on all rates of the fleet file; 0: what fits two cores
 	Llama                 *stage.Llama  // real llama.cpp engines; nil: mock engines
 }
+
+// Real engines share this machine's cores with all the rest, and a token of theirs
+// is one byte.
+const (
+	llamaScale       = 0.04
+	llamaPromptBytes = 600
+	// The system prompt is as long as the reference request's, four bytes a token.
+	mockPromptBytes = 4000
+)
 
 // Run stages the fleet, plays the acts and draws; it returns an error when a
 // request failed that need not, or a measured share is not the planned one.
 func Run(ctx context.Context, out io.Writer, o Options) (err error) {
-	if o.Scale <= 0 || o.Length <= 0 {
+	if o.Scale < 0 || o.Length <= 0 {
 		return fmt.Errorf("the scale (%v) and the length (%v) of a demo must be above 0", o.Scale, o.Length)
+	}
+	if o.Scale == 0 {
+		o.Scale = mockScale
+		if o.Llama != nil {
+			o.Scale = llamaScale
+		}
 	}
 	fmt.Fprintln(out, "starting engines, control plane, ext_procs and Envoys ...")
 	s, err := stage.Start(ctx, stage.Options{
@@ -52,6 +67,9 @@ func Run(ctx context.Context, out io.Writer, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	d := newDirector(s, filepath.Base(o.FleetFile), o.Length)
+	if o.Llama != nil {
+		d.promptBytes = llamaPromptBytes
+	}
 	if err := d.run(ctx, out); err != nil {
 		return err
 	}

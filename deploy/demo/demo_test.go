@@ -127,7 +127,7 @@ func TestWithCapacityChangesOnePool(t *testing.T) {
 
 func TestThePictureFitsATerminal(t *testing.T) {
 	p := &picture{
-		title: "talk.yaml", act: "one of pool B's engines is killed", at: "B", elapsed: 12 * time.Second, length: 46 * time.Second,
+		title: "talk.yaml", journals: true, act: "one of pool B's engines is killed", at: "B", elapsed: 12 * time.Second, length: 46 * time.Second,
 		told:  map[fleet.FrontEndID]map[place]float64{"B": {{"chat", "B"}: 0.8}},
 		cells: []cell{{frontEnd: "B", place: place{"chat", "B"}, began: 10, got: 8}, {frontEnd: "B", place: place{"chat", "C"}}},
 		ttfts: map[fleet.Link][]time.Duration{{FrontEnd: "B", Pool: "B"}: {20 * time.Millisecond, 250 * time.Millisecond}},

@@ -15,19 +15,20 @@ import (
 
 // director plays the acts: it sends, collects and draws.
 type director struct {
-	stage   *stage.Stage
-	title   string
-	length  time.Duration
-	history history
-	started time.Time
-	script  []*act
+	stage       *stage.Stage
+	title       string
+	length      time.Duration
+	promptBytes int // of every conversation's system prompt
+	history     history
+	started     time.Time
+	script      []*act
 
 	mu    sync.Mutex // guards turns: clients write, the view reads
 	turns []turn
 }
 
 func newDirector(s *stage.Stage, title string, length time.Duration) *director {
-	d := &director{stage: s, title: title, length: length, history: history{plans: map[fleet.FrontEndID][]planned{}}}
+	d := &director{stage: s, title: title, length: length, promptBytes: mockPromptBytes, history: history{plans: map[fleet.FrontEndID][]planned{}}}
 	d.script = d.acts()
 	return d
 }

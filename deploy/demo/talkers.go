@@ -31,8 +31,6 @@ func (k kind) String() string {
 const (
 	turns = 6
 	think = 1500 * time.Millisecond // mean time between an answer and the next turn
-	// The system prompt is as long as the reference request's, four bytes a token.
-	promptBytes = 4000
 )
 
 // turn is one request of a conversation, as its client saw it.
@@ -59,7 +57,7 @@ func (d *director) talk(ctx context.Context, client *http.Client, stream fleet.S
 	for i := range turns {
 		t := turn{talk: name, n: i, kind: kind(n % int(kinds)), frontEnd: stream.FrontEnd, class: stream.Class}
 		t.reply = stage.Do(context.WithoutCancel(ctx), client, stage.Call{
-			URL: d.stage.URL(stream.FrontEnd), Body: t.body(model), Headers: t.headers(),
+			URL: d.stage.URL(stream.FrontEnd), Body: t.body(model, d.promptBytes), Headers: t.headers(),
 		})
 		t.prompt, t.cached = usage(t.reply.Body)
 		d.add(t)
@@ -81,7 +79,7 @@ func (t *turn) headers() map[string]string {
 }
 
 // body sends the whole conversation again, as clients do.
-func (t *turn) body(model string) []byte {
+func (t *turn) body(model string, promptBytes int) []byte {
 	type message struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`

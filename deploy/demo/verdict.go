@@ -31,14 +31,16 @@ func (d *director) verdict(out io.Writer) error {
 	switch {
 	case sent == 0:
 		errs = append(errs, fmt.Errorf("no request was sent in %v: lengthen --for", d.length))
-	case d.journals() && math.Abs(w.z()) > zLimit:
+	case d.stage.Journals() && math.Abs(w.z()) > zLimit:
 		errs = append(errs, fmt.Errorf("measured is not planned: %s %s → %s got %d conversations, the plans in force asked for %.1f (z = %.1f)",
 			w.frontEnd, w.class, w.pool, w.got, w.expected, w.z()))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if d.journals() {
+	if !d.stage.Journals() {
+		fmt.Fprintln(out, "\nNothing failed that need not. Shares are not judged: these engines do not note who asked them.")
+	} else {
 		fmt.Fprintf(out, "\nMeasured met planned: the worst of %d shares, judged where a plan had settled, is %.1f\nstandard deviations of chance from its plan (limit %d).\n", len(cells), math.Abs(w.z()), zLimit)
 	}
 	return nil
@@ -52,9 +54,12 @@ func (d *director) summary(out io.Writer, all []turn) {
 	for i, a := range d.script {
 		o := a.tally(all)
 		there := follow(all, func(t *turn) bool { return t.frontEnd == a.at && a.holds(t) })
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%s / %s / %s\t%d / %d / %d\n", i+1, o.sent, o.failed, o.cut, o.shed,
-			share(there[byHeader].cachedShare()), share(there[byField].cachedShare()), share(there[byBeginning].cachedShare()),
-			there[byHeader].moved, there[byField].moved, there[byBeginning].moved)
+		moved := "unknown"
+		if d.stage.Journals() {
+			moved = fmt.Sprintf("%d / %d / %d", there[byHeader].moved, there[byField].moved, there[byBeginning].moved)
+		}
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%s / %s / %s\t%s\n", i+1, o.sent, o.failed, o.cut, o.shed,
+			share(there[byHeader].cachedShare()), share(there[byField].cachedShare()), share(there[byBeginning].cachedShare()), moved)
 	}
 	w.Flush()
 	fmt.Fprintln(out)
@@ -62,6 +67,3 @@ func (d *director) summary(out io.Writer, all []turn) {
 		fmt.Fprintf(out, "%d  %s\n", i+1, a.title)
 	}
 }
-
-// journals says whether the engines note where requests went.
-func (d *director) journals() bool { return d.stage.Journals() }

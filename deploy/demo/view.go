@@ -22,8 +22,9 @@ type picture struct {
 	told            map[fleet.FrontEndID]map[place]float64 // the plans in force
 	cells           []cell                                 // of the last seconds
 	ttfts           map[fleet.Link][]time.Duration         // of the last seconds, sorted
-	pools           []poolLoad
-	outcomes        outcomes // since the start
+	journals        bool                                   // the engines note where requests went; else it is not known
+	pools           []poolLoad                             // nil without journals
+	outcomes        outcomes                               // since the start
 	at              fleet.FrontEndID
 	affinity        [kinds]affinity // there, in the last seconds
 }
@@ -54,7 +55,9 @@ func (d *director) picture(all []turn, a *act) *picture {
 	for _, ttfts := range p.ttfts {
 		slices.Sort(ttfts)
 	}
-	p.pools = loads(f, recently, min(recent, p.elapsed))
+	if p.journals = d.stage.Journals(); p.journals {
+		p.pools = loads(f, recently, min(recent, p.elapsed))
+	}
 	p.affinity = follow(all, func(t *turn) bool { return t.frontEnd == a.at && lately(t) })
 	for _, each := range d.script {
 		o := each.tally(all)
@@ -105,7 +108,11 @@ func (p *picture) draw(out io.Writer) {
 	}
 	fmt.Fprintf(out, "\nconversations at %s, named ...\n", p.at)
 	for k, a := range p.affinity {
-		fmt.Fprintf(out, "  %-16s %3d turns, %3d moved, %s of their prompts cached\n", kind(k), a.followUps, a.moved, share(a.cachedShare()))
+		moved := "unknown"
+		if p.journals {
+			moved = fmt.Sprint(a.moved)
+		}
+		fmt.Fprintf(out, "  %-16s %3d turns, %3s moved, %s of their prompts cached\n", kind(k), a.followUps, moved, share(a.cachedShare()))
 	}
 }
 
