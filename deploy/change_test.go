@@ -165,6 +165,9 @@ func judgeDeath(t *testing.T, replies []stage.Reply, there map[string]bool, hold
 	for i := range replies {
 		r := &replies[i]
 		begun := r.Status == 200 && r.Err != nil
+		if leak := r.Leak(); leak != "" {
+			t.Errorf("request %d: the client was told %s", i, leak)
+		}
 		if r.OK() {
 			continue
 		}

@@ -61,6 +61,9 @@ func askForModels(t *testing.T, s *stage.Stage, state string) {
 			if !reply.OK() {
 				t.Errorf("%s, %d bytes: %v", r.mark, len(r.body), &reply)
 			}
+			if leak := reply.Leak(); leak != "" {
+				t.Errorf("%s: the client was told %s", r.mark, leak)
+			}
 		})
 	}
 	clients.Wait()

@@ -85,12 +85,15 @@ func openBreakers() *clusterv3.CircuitBreakers {
 	}}}
 }
 
-// outlierDetection ejects engines that fail hard, for the seconds until the plan
-// knows. Busy ones (503, 429) are spared by the error matcher.
+// outlierDetection ejects engines that fail hard, for the few seconds until the plan
+// knows, and no longer: where no other engine is left, an ejection that outlasts the
+// fault is an outage of its own. Busy ones (503, 429) are spared by the error
+// matcher.
 func outlierDetection() *clusterv3.OutlierDetection {
 	return &clusterv3.OutlierDetection{
 		Interval:                       seconds(1),
-		BaseEjectionTime:               seconds(5),
+		BaseEjectionTime:               seconds(2),
+		MaxEjectionTime:                seconds(4),
 		MaxEjectionPercent:             u32(50),
 		AlwaysEjectOneHost:             wrapperspb.Bool(true),
 		SplitExternalLocalOriginErrors: true,

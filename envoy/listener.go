@@ -13,6 +13,7 @@ import (
 	matchingv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/matching/v3"
 	skipv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/matcher/action/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	statefulv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	transformv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/transform/v3"
@@ -45,7 +46,7 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{extension("strip", &earlyv3.HeaderMutation{
 			Mutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix), removePrefix(HeaderGateway)},
 		})},
-		HttpFilters:                []*hcmv3.HttpFilter{extProcFilter(), bodyModelFilter(v), pickFilter(), routerFilter()},
+		HttpFilters:                []*hcmv3.HttpFilter{discreetFilter(), extProcFilter(), bodyModelFilter(v), pickFilter(), routerFilter()},
 		StreamIdleTimeout:          seconds(v.Idle.Seconds()), // there is no total limit
 		RequestTimeout:             seconds(0),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
@@ -202,6 +203,15 @@ func skipWhenAdmitted() *matcherv3.Matcher {
 			Map: map[string]*matcherv3.Matcher_OnMatch{"": skip},
 		}},
 	}}}
+}
+
+// discreetFilter strips our headers from responses. It stands before pickFilter,
+// and so comes after it on the way back: that one tells the client the address of
+// its engine, in a header that a route cannot remove.
+func discreetFilter() *hcmv3.HttpFilter {
+	return filter("discreet", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+		ResponseMutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)},
+	}})
 }
 
 // pickFilter takes weir-extproc's first choice. Unlike override_host it heeds the

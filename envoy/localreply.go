@@ -15,6 +15,8 @@ func localReplies() *hcmv3.LocalReplyConfig {
 		mapReply("no engine of this class is ready: retry later", "no_engine", "UH", "NC", "UO"),
 		mapReply("the engine failed before it answered: retry", "engine_failed", "UF", "UC", "UR", "UPE", "URX", "LR"),
 		mapReply("the engine did not answer in time", "engine_timeout", "UT", "SI", "DT"),
+		mapStatus(413, "the request is larger than this front-end takes", "request_too_large"),
+		mapStatus(431, "the request's headers are larger than this front-end takes", "headers_too_large"),
 	}}
 }
 
@@ -23,18 +25,30 @@ func mapReply(message, code string, flags ...string) *hcmv3.ResponseMapper {
 		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
 			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: flags},
 		}},
-		BodyFormatOverride: &corev3.SubstitutionFormatString{
-			Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: errorFormat(message, code)},
-		},
+		BodyFormatOverride: errorFormat(message, "server_error", code),
+	}
+}
+
+// mapStatus is for statuses that nothing of ours answers with.
+func mapStatus(status uint32, message, code string) *hcmv3.ResponseMapper {
+	return &hcmv3.ResponseMapper{
+		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
+			StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
+				Op:    accesslogv3.ComparisonFilter_EQ,
+				Value: &corev3.RuntimeUInt32{DefaultValue: status, RuntimeKey: "weir.reply"},
+			}},
+		}},
+		BodyFormatOverride: errorFormat(message, "invalid_request_error", code),
 	}
 }
 
 // errorFormat has no place for operators, so Envoy prints it as it stands.
-func errorFormat(message, code string) *structpb.Struct {
+func errorFormat(message, kind, code string) *corev3.SubstitutionFormatString {
 	text := structpb.NewStringValue
-	return &structpb.Struct{Fields: map[string]*structpb.Value{"error": structpb.NewStructValue(&structpb.Struct{
+	format := &structpb.Struct{Fields: map[string]*structpb.Value{"error": structpb.NewStructValue(&structpb.Struct{
 		Fields: map[string]*structpb.Value{
-			"message": text(message), "type": text("server_error"), "code": text(code), "param": structpb.NewNullValue(),
+			"message": text(message), "type": text(kind), "code": text(code), "param": structpb.NewNullValue(),
 		},
 	})}}
+	return &corev3.SubstitutionFormatString{Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: format}}
 }

@@ -45,12 +45,11 @@ func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
 		// The list of models may outgrow Envoy's default of 4 KiB.
 		MaxDirectResponseBodySizeBytes: u32(1 << 20),
 		VirtualHosts: []*routev3.VirtualHost{{
-			Name:                    RouteName,
-			Domains:                 []string{"*"},
-			Routes:                  routes,
-			Metadata:                metadata(map[string]any{frontEndKey: string(v.FrontEnd)}),
-			RequestBodyBufferLimit:  wrapperspb.UInt64(uint64(v.BodyLimit)),
-			ResponseHeadersToRemove: []string{HeaderPick},
+			Name:                   RouteName,
+			Domains:                []string{"*"},
+			Routes:                 routes,
+			Metadata:               metadata(map[string]any{frontEndKey: string(v.FrontEnd)}),
+			RequestBodyBufferLimit: wrapperspb.UInt64(uint64(v.BodyLimit)),
 		}},
 	}
 }

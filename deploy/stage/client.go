@@ -37,6 +37,17 @@ type Reply struct {
 // OK says whether the client got a whole answer.
 func (r *Reply) OK() bool { return r.Err == nil && r.Status == http.StatusOK }
 
+// Leak names a header between Envoy and weir-extproc that reached the client;
+// there should be none.
+func (r *Reply) Leak() string {
+	for name := range r.Header {
+		if strings.HasPrefix(strings.ToLower(name), "x-weir-") {
+			return name + ": " + r.Header.Get(name)
+		}
+	}
+	return ""
+}
+
 func (r *Reply) String() string {
 	return fmt.Sprintf("status %d, error %v, body %.200q", r.Status, r.Err, r.Body)
 }
