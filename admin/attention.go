@@ -78,6 +78,9 @@ func (f *FrontEnd) attention(declaredOnly bool, a *list) {
 	for _, n := range f.Nacks {
 		a.add("front-end %q: %s %q refuses %s: %s", f.FrontEnd, n.Role, n.Node, n.Type, n.Error)
 	}
+	for _, h := range f.Holds {
+		a.add("front-end %q: routes of %s %q are held by %s", f.FrontEnd, h.Role, h.Node, h.By)
+	}
 	for _, st := range f.Streams {
 		st.attention(f, declaredOnly, a)
 	}

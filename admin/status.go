@@ -36,6 +36,7 @@ type FrontEnd struct {
 	Behind     int              `json:"behind"`     // clients that have not taken all that they were sent
 	LagSeconds float64          `json:"lagSeconds"` // for how long the slowest is behind
 	Nacks      []Nack           `json:"nacks"`      // not more than a few
+	Holds      []Hold           `json:"holds"`      // not more than a few
 	Streams    []Stream         `json:"streams"`
 }
 
@@ -45,6 +46,13 @@ type Nack struct {
 	Role  fleet.Role `json:"role"`
 	Type  string     `json:"type"`
 	Error string     `json:"error"`
+}
+
+// Hold is a client some of whose routes wait behind a NACK.
+type Hold struct {
+	Node string     `json:"node"`
+	Role fleet.Role `json:"role"`
+	By   string     `json:"by"`
 }
 
 // Stream is a class at a front-end.
@@ -73,7 +81,7 @@ type Unknown struct {
 
 // Bounds of the lists whose content clients choose.
 const (
-	maxNacks   = 10 // of one front-end
+	maxNacks   = 10 // of one front-end; as many holds
 	maxUnknown = 100
 )
 
@@ -120,7 +128,7 @@ func since(now, then time.Time) *float64 {
 }
 
 func newFrontEnd(r fleet.Round, id fleet.FrontEndID, clients []fleet.Client) FrontEnd {
-	f := FrontEnd{FrontEnd: id, Nacks: []Nack{}, Streams: []Stream{}}
+	f := FrontEnd{FrontEnd: id, Nacks: []Nack{}, Holds: []Hold{}, Streams: []Stream{}}
 	unpaired := map[string]bool{} // by node; an Envoy is sorted before its weir-extproc
 	for i := range clients {
 		if c := &clients[i]; c.Known && c.FrontEnd == id {
@@ -148,6 +156,9 @@ func (f *FrontEnd) add(c *fleet.Client) {
 	if !c.UpToDate() {
 		f.Behind++
 		f.LagSeconds = max(f.LagSeconds, c.LagSeconds())
+	}
+	if c.HeldBy != "" && len(f.Holds) < maxNacks {
+		f.Holds = append(f.Holds, Hold{c.Node, c.Role, c.HeldBy})
 	}
 	for _, d := range c.Types {
 		if d.Error != "" && len(f.Nacks) < maxNacks {

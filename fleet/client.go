@@ -13,8 +13,9 @@ type Client struct {
 	Node      string     `json:"node"`
 	Role      Role       `json:"role"`
 	Connected time.Time  `json:"connected"`
-	Held      bool       `json:"held"`  // its routes wait for their clusters to be taken
-	Types     []Delivery `json:"types"` // what it asked for, by name
+	Held      bool       `json:"held"`   // routes wait for their clusters to be taken
+	HeldBy    string     `json:"heldBy"` // the NACK that holds them; empty: an answer is awaited, if they are held
+	Types     []Delivery `json:"types"`  // what it asked for, by name
 }
 
 // Delivery is how far one resource type has come at one client. Versions are

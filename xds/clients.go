@@ -24,7 +24,8 @@ func (s *Server) Clients() []fleet.Client {
 			Node:      id.node,
 			Role:      id.role,
 			Connected: st.connected,
-			Held:      !st.node.heldSince.IsZero(),
+			Held:      !st.node.heldSince.IsZero() || st.node.heldBy != "",
+			HeldBy:    st.node.heldBy,
 			Types:     st.report(now),
 		})
 	}

@@ -51,6 +51,7 @@ var totals = []struct {
 	{desc("nacks_total", "Responses that a client refused."), func(c *Counts) uint64 { return c.Nacks }},
 	{desc("refused_total", "Streams turned away."), func(c *Counts) uint64 { return c.Refused }},
 	{desc("forced_total", "Routes sent to a client that was silent about their clusters."), func(c *Counts) uint64 { return c.Forced }},
+	{desc("held_total", "Times that routes were held back because of a NACK."), func(c *Counts) uint64 { return c.Held }},
 	{desc("unanswered_total", "Responses forgotten that a client never answered."), func(c *Counts) uint64 { return c.Unanswered }},
 	{desc("not_set_total", "Changes of what a client is served that failed."), func(c *Counts) uint64 { return c.NotSet }},
 	{desc("batches_forgotten_total", "Times that it was forgotten which load reports were taken, there being too many clients."), func(c *Counts) uint64 { return c.BatchesForgotten }},

@@ -166,7 +166,7 @@ func TestReporterMetrics(t *testing.T) {
 // A client that answers nothing costs no more than so many responses remembered.
 func TestForgottenResponsesAreTold(t *testing.T) {
 	t.Parallel()
-	d := newDelivery(nil)
+	d := newDelivery(nil, false)
 	for i := range maxPending {
 		if d.pushed(&discoveryv3.DeltaDiscoveryResponse{Nonce: strconv.Itoa(i)}, time.Now()) {
 			t.Fatalf("response %d is forgotten below the bound", i)

@@ -50,23 +50,36 @@ func (s *Server) advanceNode(id identity, now time.Time) {
 	}
 }
 
-// advance serves a client the next step of its way, if there is one.
+// advance serves a client the next step of its way, if there is one. No wait is
+// longer than HoldFor, save that for an Envoy which refused its routes: what it
+// still uses stays.
 func (s *Server) advance(n *node, now time.Time) {
 	current := s.current[n.id.frontEnd]
 	if current == nil {
 		return
 	}
+	withheld := s.withheld(n.id, current)
 	want := current.restrictedTo(n.id.role)
+	var err error
+	if want[resource.RouteType], err = n.filter.without(withheld, want[resource.RouteType]); err != nil {
+		s.notSet(n, err)
+		return
+	}
 	next := step(n.served, want, s.progress(n, want))
-	if next.equal(want) {
+	refused := false
+	switch {
+	case next.equal(want):
 		n.heldSince = time.Time{}
-	} else if n.heldSince.IsZero() {
+	case s.refusesRoutes(n, want):
+		refused = true
+	case n.heldSince.IsZero():
 		n.heldSince = now
-	} else if now.Sub(n.heldSince) >= s.options.HoldFor && !s.refusing(n) {
+	case now.Sub(n.heldSince) >= s.options.HoldFor:
 		s.counts.Forced++
 		s.log.Warn("xDS client is silent about its clusters: routes are sent without its word", n.id.fields()...)
 		next, n.heldSince = want, time.Time{}
 	}
+	s.tellHold(n, describeHold(withheld, refused))
 	s.serve(n, next)
 }
 
@@ -76,9 +89,13 @@ func (s *Server) serve(n *node, next snapshot) {
 	}
 	n.served = next
 	if err := s.cache.SetSnapshot(context.Background(), n.id.key(), next); err != nil {
-		s.counts.NotSet++
-		s.log.Error("snapshot not set", append(n.id.fields(), zap.Error(err))...)
+		s.notSet(n, err)
 	}
+}
+
+func (s *Server) notSet(n *node, err error) {
+	s.counts.NotSet++
+	s.log.Error("snapshot not set", append(n.id.fields(), zap.Error(err))...)
 }
 
 // progress says how far a client has come. New routes reach a weir-extproc after
@@ -86,7 +103,7 @@ func (s *Server) serve(n *node, next snapshot) {
 // only leave it is the other way round: nothing is decided that the Envoy cannot do
 // any more.
 func (s *Server) progress(n *node, want snapshot) progress {
-	warm := n.has(want, resource.ClusterType) && n.has(want, resource.EndpointType)
+	warm := n.warm(want)
 	first := fleet.RoleEnvoy
 	if n.served.loses(want) {
 		first = fleet.RoleExtProc
@@ -108,58 +125,41 @@ func (s snapshot) loses(want snapshot) bool {
 	return len(has) < len(had)
 }
 
-// has says whether all streams of a client took all of a type, if they ask for it.
-func (n *node) has(want snapshot, typeURL string) bool {
+// warm says whether every stream of a client took or refused each cluster and its
+// endpoints. Nobody asks for the endpoints of a cluster that was refused.
+func (n *node) warm(want snapshot) bool {
 	for _, st := range n.streams {
-		if d := st.deliveries[typeURL]; d != nil && !d.has(want.GetVersionMap(typeURL)) {
-			return false
+		clusters, endpoints := st.deliveries[resource.ClusterType], st.deliveries[resource.EndpointType]
+		for name, version := range want.GetVersionMap(resource.ClusterType) {
+			if clusters != nil && !clusters.settled(name, version) {
+				return false
+			}
+		}
+		for name, version := range want.GetVersionMap(resource.EndpointType) {
+			asked := endpoints != nil && (clusters == nil || clusters.acked[name] != "")
+			if asked && !endpoints.settled(name, version) {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// refusing says whether either client of a node has refused resources: then its
-// last good ones stay.
-func (s *Server) refusing(n *node) bool {
-	for _, id := range []identity{n.id, n.id.sibling()} {
-		if n := s.nodes[id]; n != nil && n.refuses() {
-			return true
-		}
-	}
-	return false
-}
-
-func (n *node) refuses() bool {
+// has says whether a client took all of a type, if it asks for it. Of two that share
+// a node id, one that refuses does not speak for the other.
+func (n *node) has(want snapshot, typeURL string) bool {
+	taken, refused := false, false
 	for _, st := range n.streams {
-		for _, d := range st.deliveries {
-			if d.refusal != "" {
-				return true
-			}
+		d, versions := st.deliveries[typeURL], want.GetVersionMap(typeURL)
+		switch {
+		case d == nil:
+		case d.has(versions):
+			taken = true
+		case d.refuses(versions):
+			refused = true
+		default:
+			return false
 		}
 	}
-	return false
-}
-
-// watchHolds ends the waits of silent clients.
-func (s *Server) watchHolds(ctx context.Context) error {
-	ticker := time.NewTicker(min(time.Second, s.options.HoldFor))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-ticker.C:
-			s.endHolds(now)
-		}
-	}
-}
-
-func (s *Server) endHolds(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.nodes {
-		if !n.heldSince.IsZero() {
-			s.advance(n, now)
-		}
-	}
+	return taken || !refused
 }

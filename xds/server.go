@@ -9,6 +9,28 @@
 // never an empty cluster: a client that waits keeps its last resources, one that
 // is told of emptiness drops its engines.
 //
+// # Refusals
+//
+// What a client refuses is not sent again until it has a new version, and holds
+// back no more than what cannot work without it.
+//
+// An Envoy that refuses some of the resources in a response takes the others, and
+// does not say in a form to rely on which is which. So each of them is sent once
+// more, alone: then an ACK or a NACK is about one resource. The routes to a cluster
+// that was refused and has no earlier form in force are left out for that Envoy and
+// its weir-extproc, as if its class did not exist yet; all others are served as soon
+// as their clusters are taken. To hold the whole route configuration back would let
+// one bad class stop all, and to send the routes all the same would lead requests
+// that an older class still serves to a cluster that is not there. Routes or
+// listeners that are refused stay as they were, with the clusters that they use.
+//
+// A weir-extproc refuses the whole of what it has, not a resource. What was sent in
+// the meantime is sent again when it takes something.
+//
+// A hold behind a NACK is logged once, counted and named in [Server.Clients]. Every
+// other wait for a client ends after [Options].HoldFor. Of two clients that share a
+// node id, one that refuses does not hold the other.
+//
 // # Reading
 //
 // [Dial] opens the connection that a [Client] and a [Reporter] share. Both run
@@ -51,7 +73,7 @@ type Options struct {
 	// MaxClients bounds the streams of each kind, xDS and load reports; 0: 10,000.
 	MaxClients int
 	// HoldFor bounds how long new routes wait for a client that neither takes
-	// nor refuses the clusters that they need; 0: 10 s.
+	// nor refuses what they need; 0: 10 s.
 	HoldFor time.Duration
 	// Credentials of the listener; nil: plain text.
 	Credentials credentials.TransportCredentials
@@ -84,6 +106,7 @@ type Counts struct {
 	NotSet           uint64 `json:"notSet"`           // changes of what a client is served that failed
 	BatchesForgotten uint64 `json:"batchesForgotten"` // times that it was forgotten which load reports were taken
 	Forced           uint64 `json:"forced"`           // routes sent to a client that was silent about their clusters
+	Held             uint64 `json:"held"`             // times that routes were held back because of a NACK
 	Reports          uint64 `json:"reports"`          // load reports of known front-ends, repetitions left out
 	ReportsUnknown   uint64 `json:"reportsUnknown"`   // load reports of front-ends that do not exist
 	ReportsRepeated  uint64 `json:"reportsRepeated"`  // load reports that were taken before
@@ -118,7 +141,7 @@ func New(o Options, log *zap.Logger) *Server {
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	server := grpc.NewServer(s.grpcOptions()...)
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, ads{delta: delta.NewServer(ctx, s.cache, callbacks{s})})
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, ads{delta: delta.NewServer(ctx, renewing{s.cache}, callbacks{s})})
 	loadv3.RegisterLoadReportingServiceServer(server, loadReports{server: s})
 	group.Go(func() error {
 		if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {

@@ -247,7 +247,7 @@ func TestDelivery(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			d := newDelivery(test.initial)
+			d := newDelivery(test.initial, false)
 			test.steps(d)
 			test.want.Type = "T"
 			if diff := cmp.Diff(test.want, d.report("T", time.Unix(100, 0))); diff != "" {
@@ -265,7 +265,7 @@ func TestDelivery(t *testing.T) {
 
 func TestUnansweredResponsesAreBounded(t *testing.T) {
 	t.Parallel()
-	d := newDelivery(nil)
+	d := newDelivery(nil, false)
 	for range 10 * maxPending {
 		d.pushed(pushOf("n", map[string]string{"a": "1"}), time.Unix(0, 0))
 	}

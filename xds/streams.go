@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"weir/fleet"
 )
 
 // node is one identity and what it is served, over however many streams: for a
@@ -19,7 +21,9 @@ type node struct {
 	id        identity
 	streams   map[int64]*stream
 	served    snapshot  // nil: nothing yet
-	heldSince time.Time // when its routes began to wait; zero: they do not
+	heldSince time.Time // when its routes began to wait for an answer; zero: they do not
+	heldBy    string    // which NACK some of its routes wait behind; empty: none
+	filter    filter    // makes the routes that do not wait
 }
 
 // stream is one connected client.
@@ -67,16 +71,28 @@ func (s *Server) request(streamID int64, req *discoveryv3.DeltaDiscoveryRequest)
 	req.Node = st.node.id.slim() // who a stream is stands in its first request
 	d := st.deliveries[req.GetTypeUrl()]
 	if d == nil {
-		d = newDelivery(req.GetInitialResourceVersions())
+		d = newDelivery(req.GetInitialResourceVersions(), st.node.id.role == fleet.RoleExtProc)
 		st.deliveries[req.GetTypeUrl()] = d
 	}
-	if d.answered(req) {
-		s.counts.Nacks++
-		s.log.Warn("xDS client refused resources and keeps its last good ones", append(st.node.id.fields(),
-			zap.String("type", shortName(req.GetTypeUrl())), zap.String("reason", d.refusal))...)
+	nack, again := d.answered(req)
+	if nack != nil {
+		s.refused(st, req.GetTypeUrl(), nack)
 	}
+	// To subscribe again is how the protocol asks for what was sent before.
+	req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, again...)
 	s.advanceNode(st.node.id, time.Now())
 	return nil
+}
+
+// refused tells of a NACK, once a version.
+func (s *Server) refused(st *stream, typeURL string, p *push) {
+	s.counts.Nacks++
+	level := zap.WarnLevel
+	if p.repeats {
+		level = zap.DebugLevel
+	}
+	s.log.Log(level, "xDS client refused resources and keeps its last good ones", append(st.node.id.fields(),
+		zap.String("type", shortName(typeURL)), zap.String("reason", st.deliveries[typeURL].refusal))...)
 }
 
 // attached returns a known stream, or takes in a new one.
