@@ -63,7 +63,7 @@ var rooms = map[string]room{
 	"cmd/mock-engine":  {},
 	"cmd/weir-extproc": {ours: "fleet envoy xds extproc admin", modules: command},
 	"cmd/weir": {
-		ours:    "fleet config signals solver solver/lp solver/clp control envoy xds admin deploy/demo",
+		ours:    "fleet config signals solver solver/lp solver/clp control envoy xds admin deploy/demo deploy/stage",
 		modules: command,
 		tests:   "*",
 	},
