@@ -66,8 +66,8 @@ func TestLlamaAtLength(t *testing.T) {
 	if path == "" {
 		t.Skip("runs for minutes: use make test-llama")
 	}
-	l := llamaEngines(t, "--parallel", "64", "--context", "8192", "--dim", "256", "--layers", "4")
-	c := onLlama(t, l, 60, 10, 2)
+	l := llamaEngines(t, "--parallel", "40", "--context", "4096", "--dim", "128", "--layers", "3")
+	c := onLlama(t, l, 36, 8, 2)
 	pinned, random, weir := c.pinned(t), c.random(t), c.weir(t)
 	c.everyEngineWorked(t)
 	mock := onLlama(t, nil, c.talks, c.turns, c.atOnce).weir(t)
@@ -83,7 +83,8 @@ func TestLlamaAtLength(t *testing.T) {
 	f.atMost("cached by mock engines, of what llama.cpp caches", mock.later.hitRate()/weir.later.hitRate(), "of 1", 1.05)
 	f.tell("median TTFT pinned", pinned.ttft().Seconds(), "s")
 	f.tell("median TTFT at random", random.ttft().Seconds(), "s")
-	f.atMost("median TTFT through Weir, of that pinned", weir.ttft().Seconds()/pinned.ttft().Seconds(), "of 1", 1.25)
+	f.tell("median TTFT through Weir", weir.ttft().Seconds(), "s")
+	f.atMost("median TTFT through Weir, of that at random", weir.ttft().Seconds()/random.ttft().Seconds(), "of 1", 1)
 	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check(t, f.write(path))
 	f.judge(t)
