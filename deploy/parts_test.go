@@ -109,21 +109,34 @@ func awaitPlan(t *testing.T, s *stage.Stage) {
 	})
 }
 
-// An Envoy that drains hands its clients over to another one of its front-end.
-func TestAnEnvoyDrains(t *testing.T) {
+// An Envoy that drains hands its clients over to another one of its front-end; and
+// with the control plane dead it comes back from the static file, under load.
+func TestAnEnvoyDrainsAndComesBack(t *testing.T) {
 	t.Parallel()
 	s := start(t, stage.Options{FleetFile: steadyFleet})
 	check(t, s.StartSecond(t.Context(), "east"))
-	l := startSteady(t, s, "drain")
-	check(t, s.Admin(t.Context(), "east", "/drain_listeners?graceful"))
-	l.flow(60)
-	eventually(t, "its listener is closed", 10*time.Second, func() bool {
-		n, err := s.Stat(t.Context(), "east", "listener_manager.listener_stopped")
-		return err == nil && n > 0
+	envoy := s.Process("envoy-east")
+	t.Run("drains", func(t *testing.T) {
+		l := startSteady(t, s, "drain")
+		check(t, s.Admin(t.Context(), "east", "/drain_listeners?graceful"))
+		l.flow(60)
+		eventually(t, "its listener is closed", 10*time.Second, func() bool {
+			n, err := s.Stat(t.Context(), "east", "listener_manager.listener_stopped")
+			return err == nil && n > 0
+		})
+		check(t, envoy.Stop())
+		l.flow(60)
+		l.endWhole()
 	})
-	check(t, s.Process("envoy-east").Stop())
-	l.flow(60)
-	l.endWhole()
+	t.Run("comes back from the static file", func(t *testing.T) {
+		l := startSteady(t, s, "static")
+		check(t, s.Process("weir").Kill())
+		check(t, s.WriteBootstrap(t.Context(), "east", "--static", "--state", s.State()))
+		check(t, envoy.Start())
+		check(t, s.Await(t.Context(), "east", true))
+		l.flow(120)
+		l.endWhole()
+	})
 }
 
 // With every control plane dead an Envoy starts from the last plan in the state
