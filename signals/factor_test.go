@@ -1,0 +1,119 @@
+package signals
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weir/fleet"
+)
+
+func linear() *fleet.Profile {
+	return &fleet.Profile{CapacityRps: 10, TTFT: fleet.Curve{{Utilisation: 0, Seconds: 0.2}, {Utilisation: 1, Seconds: 0.6}}}
+}
+
+// engines behave as a profile whose capacity is true times what it says, and queue
+// beyond it.
+func engines(p *fleet.Profile, truth, load float64) evidence {
+	utilisation := load / truth
+	e := evidence{load: load, ttftSeconds: p.TTFT.At(utilisation), ttftSamples: 100, waitingSeen: true}
+	if utilisation > 1 {
+		e.waiting = 5
+	}
+	return e
+}
+
+// rounds lets a plan send what it believes the pool can carry, up to the demand.
+func rounds(f *factor, p *fleet.Profile, n int, truth, demand float64) float64 {
+	load := 0.0
+	for range n {
+		believed := f.value
+		if believed == 0 {
+			believed = 1
+		}
+		load = math.Min(demand, believed)
+		f.observe(p, engines(p, truth, load))
+	}
+	return load
+}
+
+// A profile that overstates capacity by 30 %: the factor falls until the queue
+// settles; when the truth improves it recovers.
+func TestFactorFindsTheTruth(t *testing.T) {
+	p, f := linear(), &factor{}
+	truth := 1 / 1.3
+	if load := rounds(f, p, 15, truth, 2); load > truth+0.01 {
+		t.Errorf("after 15 rounds the pool is sent %.3f of what it can do, factor %.3f", load/truth, f.value)
+	}
+	if f.value < truth*0.85 {
+		t.Errorf("the factor fell to %.3f, far below the truth of %.3f", f.value, truth)
+	}
+	if !strings.Contains(f.reason, "wait") && !strings.Contains(f.reason, "TTFT") {
+		t.Errorf("reason %q tells nothing", f.reason)
+	}
+	rounds(f, p, 60, 1, 2)
+	if f.value < 0.97 {
+		t.Errorf("60 rounds after the truth improved the factor is %.3f, want about 1", f.value)
+	}
+}
+
+func TestFactorKeepsStillWhereTheProfileIsRight(t *testing.T) {
+	for _, demand := range []float64{0, 0.3, 0.6, 0.9, 0.98} {
+		p, f := linear(), &factor{}
+		rounds(f, p, 100, 1, demand)
+		if math.Abs(f.value-1) > 1e-9 {
+			t.Errorf("at a load of %v the factor went to %v, want 1", demand, f.value)
+		}
+	}
+}
+
+func TestFactorRisesAboveOneOnlyUnderLoad(t *testing.T) {
+	p, f := linear(), &factor{}
+	rounds(f, p, 200, 1.5, 2)
+	if f.value != maxFactor {
+		t.Errorf("a pool that does half as much again under full load has factor %v, want %v", f.value, maxFactor)
+	}
+	f = &factor{}
+	rounds(f, p, 200, 1.5, 0.7)
+	if f.value != 1 {
+		t.Errorf("a pool that was never tried has factor %v, want 1", f.value)
+	}
+}
+
+// Whatever the evidence, the factor stays in its range and moves by no more than a
+// step.
+func TestFactorIsBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, p := &factor{}, linear()
+		for range rapid.IntRange(1, 50).Draw(t, "rounds") {
+			before := f.value
+			if before == 0 {
+				before = 1
+			}
+			f.observe(p, evidence{
+				load:        rapid.Float64Range(0, 50).Draw(t, "load"),
+				ttftSeconds: rapid.Float64Range(0, 1e4).Draw(t, "ttft"),
+				ttftSamples: rapid.Float64Range(0, 1e6).Draw(t, "samples"),
+				waiting:     rapid.Float64Range(0, 1e6).Draw(t, "waiting"),
+				waitingSeen: rapid.Bool().Draw(t, "seen"),
+			})
+			if !(f.value >= minFactor && f.value <= maxFactor) {
+				t.Fatalf("factor %v is out of its range", f.value)
+			}
+			if f.value < before*(1-stepDown)-1e-9 || f.value > before+stepUp+1e-9 {
+				t.Fatalf("factor went from %v to %v in one round", before, f.value)
+			}
+		}
+	})
+}
+
+func TestUtilisationAtInvertsTheCurve(t *testing.T) {
+	c := fleet.Curve{{Utilisation: 0, Seconds: 0.2}, {Utilisation: 0.5, Seconds: 0.2}, {Utilisation: 1, Seconds: 0.6}}
+	for seconds, want := range map[float64]float64{0.2: 0.5, 0.4: 0.75, 0.6: 1, 1: 1.5, 0.1: 0.01, 1e9: 10} {
+		if got := utilisationAt(c, seconds); math.Abs(got-want) > 1e-9 {
+			t.Errorf("utilisation at %v s is %v, want %v", seconds, got, want)
+		}
+	}
+}
