@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,13 +32,18 @@ type parser struct {
 	wanted *wanted
 	facts  facts
 	print  fingerprint
-	text   []byte // of the last string that had escapes
+	text   []byte       // of the last string that had escapes
+	ended  func() error // not nil: nobody waits any more
+	steps  int
+
+	unescaped int // bytes of strings whose escapes were read
 }
 
 // read returns what is wanted of a JSON body. A body without a model still
 // tells the rest.
-func (w *wanted) read(body io.Reader) (facts, error) {
+func (w *wanted) read(ctx context.Context, body io.Reader) (facts, error) {
 	p := parser{
+		ended:  ctx.Err,
 		dec:    jsontext.NewDecoder(body, jsontext.AllowInvalidUTF8(true)),
 		wanted: w,
 		facts:  facts{names: make([]uint64, w.fields)},
@@ -64,6 +70,8 @@ func plain(err error) error {
 		return fmt.Errorf("%w at byte %d", errSyntax, syntax.ByteOffset)
 	case errors.Is(err, errNotObject):
 		return errNotObject
+	case errors.Is(err, errGone):
+		return errGone
 	}
 	return errSyntax
 }
@@ -91,14 +99,14 @@ func (p *parser) topLevel(name []byte) error {
 	if part, ok := fingerprintParts[string(name)]; ok && p.wanted.fingerprint {
 		return p.part(part)
 	}
-	return p.dec.SkipValue()
+	return p.skip()
 }
 
 func (p *parser) model() error {
 	if p.dec.PeekKind() != '"' {
-		return p.dec.SkipValue()
+		return p.skip()
 	}
-	name, err := p.string()
+	name, err := p.name()
 	p.facts.model = string(name)
 	return err
 }
@@ -117,10 +125,10 @@ func (p *parser) field(f *field) error {
 			if next := f.under[string(name)]; next != nil {
 				return p.field(next)
 			}
-			return p.dec.SkipValue()
+			return p.skip()
 		})
 	}
-	return p.dec.SkipValue()
+	return p.skip()
 }
 
 // object reads the object that is next; member reads the value behind each name.
@@ -130,9 +138,12 @@ func (p *parser) object(member func(name []byte) error) error {
 		return err
 	}
 	for p.dec.PeekKind() != '}' {
-		name, err := p.string()
+		name, err := p.name()
 		if err == nil {
 			err = member(name)
+		}
+		if err == nil {
+			err = p.step()
 		}
 		if err != nil {
 			return err
@@ -148,7 +159,11 @@ func (p *parser) array(element func() error) error {
 		return err
 	}
 	for p.dec.PeekKind() != ']' {
-		if err := element(); err != nil {
+		err := element()
+		if err == nil {
+			err = p.step()
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -156,17 +171,65 @@ func (p *parser) array(element func() error) error {
 	return err
 }
 
-// string reads the string that is next. It is good until the next read.
+// skip goes over the value that is next.
+func (p *parser) skip() error {
+	depth := p.dec.StackDepth()
+	if k := p.dec.PeekKind(); k != '{' && k != '[' {
+		return p.dec.SkipValue()
+	}
+	for {
+		if _, err := p.dec.ReadToken(); err != nil {
+			return err
+		}
+		if p.dec.StackDepth() <= depth {
+			return nil
+		}
+		if err := p.step(); err != nil {
+			return err
+		}
+	}
+}
+
+// step ends the reading of a body that nobody waits for. It looks but once in a
+// while.
+func (p *parser) step() error {
+	if p.steps++; p.steps%1024 == 0 && p.ended() != nil {
+		return errGone
+	}
+	return nil
+}
+
+// name reads the string that is next, which is a name. It is good until the next
+// read.
+func (p *parser) name() ([]byte, error) {
+	raw, err := p.dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	return p.unescape(raw), nil
+}
+
+// string reads the string that is next: of the first that the body has, what they
+// say, of those beyond the bound, how they are written. It is good until the next
+// read.
 func (p *parser) string() ([]byte, error) {
 	raw, err := p.dec.ReadValue()
 	if err != nil {
 		return nil, err
 	}
-	if bytes.IndexByte(raw, '\\') < 0 {
+	if p.unescaped += len(raw); p.unescaped > maxUnescaped {
 		return raw[1 : len(raw)-1], nil
+	}
+	return p.unescape(raw), nil
+}
+
+// unescape returns what a string says.
+func (p *parser) unescape(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\\') < 0 || len(raw) > maxNameBytes {
+		return raw[1 : len(raw)-1]
 	}
 	// The decoder has accepted the string, so that an error can only be one of
 	// UTF-8, which is let pass.
 	p.text, _ = jsontext.AppendUnquote(p.text[:0], raw)
-	return p.text, nil
+	return p.text
 }

@@ -67,7 +67,7 @@ func TestReadModel(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := chatTable().read(&head{}, []byte(tt.body))
+			got, err := chatTable().read(t.Context(), &head{}, []byte(tt.body))
 			if got.model != tt.model || !errors.Is(err, tt.err) {
 				t.Errorf("got %q, %v, want %q, %v", got.model, err, tt.model, tt.err)
 			}
@@ -79,7 +79,7 @@ func TestReadModel(t *testing.T) {
 func TestErrorsDoNotQuoteTheBody(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"secret":secret}`, `{"secret":1,"secret":2}`, `{"secret":{"secret":[}}`, `secret`} {
-		if _, err := chatTable("secret").read(&head{}, []byte(body)); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err := chatTable("secret").read(t.Context(), &head{}, []byte(body)); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestReadNames(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := chatTable("unused", tt.field).read(&head{}, []byte(tt.body))
+			got, err := chatTable("unused", tt.field).read(t.Context(), &head{}, []byte(tt.body))
 			if !errors.Is(err, errNoModel) {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestReadNames(t *testing.T) {
 
 func TestOnePlaceForTwoClasses(t *testing.T) {
 	t.Parallel()
-	got, err := chatTable("user", "user.id", "user").read(&head{}, []byte(`{"model":"m","user":{"id":"u"}}`))
+	got, err := chatTable("user", "user.id", "user").read(t.Context(), &head{}, []byte(`{"model":"m","user":{"id":"u"}}`))
 	want := hashOfName([]byte("u"))
 	if err != nil || got.names[0] != want || got.names[1] != want || got.names[2] != want {
 		t.Errorf("got %v, %v, want three times %d", got.names, err, want)
@@ -171,7 +171,7 @@ func TestCompressed(t *testing.T) {
 			t.Run(encoding+" "+tt.name, func(t *testing.T) {
 				t.Parallel()
 				h := headOf(post("/", "content-encoding: "+encoding))
-				got, err := chatTable().read(h, tt.body)
+				got, err := chatTable().read(t.Context(), h, tt.body)
 				if !errors.Is(err, tt.want) || (err == nil) != (got.model == "m") {
 					t.Errorf("got %q, %v, want %v", got.model, err, tt.want)
 				}
@@ -209,13 +209,13 @@ func TestInspectable(t *testing.T) {
 // The work is bounded by the body's size, however it is nested.
 func TestDeepNesting(t *testing.T) {
 	t.Parallel()
-	for _, depth := range []int{9_000, 10_000, 300_000} {
+	for _, depth := range []int{9_000, 10_000, 90_000} {
 		for _, bracket := range []string{"[]", `{"":}`} {
 			left, right := bracket[:len(bracket)-1], bracket[len(bracket)-1:]
 			nested := strings.Repeat(left, depth) + "0" + strings.Repeat(right, depth)
 			for _, member := range []string{"x", "messages", "system", "user"} {
 				body := fmt.Sprintf(`{%q:%s,"model":"m"}`, member, nested)
-				got, err := chatTable("user").read(&head{}, []byte(body))
+				got, err := chatTable("user").read(t.Context(), &head{}, []byte(body))
 				if depth < 10_000 && (err != nil || got.model != "m") {
 					t.Errorf("%d × %s in %s: got %q, %v", depth, left, member, got.model, err)
 				}
@@ -239,7 +239,7 @@ func FuzzRead(f *testing.F) {
 	table := chatTable("conversation", "metadata.user_id", "user")
 	f.Fuzz(func(t *testing.T, body []byte) {
 		given := bytes.Clone(body)
-		got, err := table.read(&head{}, body)
+		got, err := table.read(t.Context(), &head{}, body)
 		if !bytes.Equal(body, given) {
 			t.Fatal("the body was changed")
 		}
@@ -252,7 +252,7 @@ func FuzzRead(f *testing.F) {
 		case ok && utf8.ValidString(want) && !strings.ContainsRune(want, utf8.RuneError) && got.model != want:
 			t.Fatalf("got model %q, want %q", got.model, want)
 		}
-		if again, err2 := table.read(&head{}, body); fmt.Sprint(again, err2) != fmt.Sprint(got, err) {
+		if again, err2 := table.read(t.Context(), &head{}, body); fmt.Sprint(again, err2) != fmt.Sprint(got, err) {
 			t.Fatalf("got %v, then %v", got, again)
 		}
 	})
@@ -300,7 +300,7 @@ func BenchmarkRead(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := table.read(&head{}, body); err != nil {
+				if _, err := table.read(b.Context(), &head{}, body); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,7 +1,5 @@
 package extproc
 
-import "errors"
-
 // decision is what becomes of a request.
 type decision struct {
 	class   *class // nil: it belongs to none
@@ -15,7 +13,7 @@ type decision struct {
 // what was read of its body and why no more was (nil: nothing more was needed).
 func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 	d := decision{model: f.model}
-	if errors.Is(unread, errDuplicate) {
+	if harmful(unread) {
 		d.refusal = badRequest(unread)
 		return d
 	}

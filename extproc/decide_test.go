@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func decideOn(t *Table, h *head, body string) decision {
 	if err := h.inspectable(); err != nil {
 		return t.decide(h, facts{}, err, 1)
 	}
-	f, err := t.read(h, []byte(body))
+	f, err := t.read(context.Background(), h, []byte(body))
 	return t.decide(h, f, err, 1)
 }
 

@@ -17,7 +17,15 @@ var (
 	errNotObject   = errors.New("its body is not a JSON object")
 	errNoModel     = errors.New(`its body has no string "model"`)
 	errDuplicate   = errors.New("its body has an object with a repeated key")
+	errTooMany     = errors.New("its body has too many keys or values")
+	errGone        = errors.New("the request ended before its body was read")
 )
+
+// harmful says whether a body is refused whatever the headers say of its class: it
+// may mean another model to an engine, or was made to take long.
+func harmful(unread error) bool {
+	return errors.Is(unread, errDuplicate) || errors.Is(unread, errTooMany)
+}
 
 // maxEcho bounds what a refusal repeats of a client's own words, in bytes.
 const maxEcho = 120

@@ -12,6 +12,7 @@
 package extproc
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math"
@@ -131,7 +132,9 @@ func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 	for {
 		m, err := stream.Recv()
 		if err == nil {
-			err = stream.Send(s.timed(&x, m))
+			if out := s.timed(stream.Context(), &x, m); out != nil {
+				err = stream.Send(out)
+			}
 		}
 		if err != nil {
 			return s.ended(err)
@@ -156,20 +159,21 @@ func (s *Server) ended(err error) error {
 const timeOneIn = 8
 
 // timed replies to one message and notes of some how long their decision took.
-func (s *Server) timed(x *exchange, m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
+func (s *Server) timed(ctx context.Context, x *exchange, m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
 	if x.phase == settled || rand.Uint32N(timeOneIn) != 0 {
-		return s.answer(x, m)
+		return s.answer(ctx, x, m)
 	}
 	began := time.Now()
-	out := s.answer(x, m)
+	out := s.answer(ctx, x, m)
 	if x.phase == settled {
 		s.deciding.Observe(time.Since(began).Seconds())
 	}
 	return out
 }
 
-// answer replies to one message. What needs no decision is waved through.
-func (s *Server) answer(x *exchange, m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
+// answer replies to one message; not at all (nil) where nobody waits any more. What
+// needs no decision is waved through.
+func (s *Server) answer(ctx context.Context, x *exchange, m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
 	switch m := m.Request.(type) {
 	case *extprocv3.ProcessingRequest_RequestHeaders:
 		if x.phase == fresh {
@@ -177,7 +181,7 @@ func (s *Server) answer(x *exchange, m *extprocv3.ProcessingRequest) *extprocv3.
 		}
 	case *extprocv3.ProcessingRequest_RequestBody:
 		if x.phase == awaitingBody {
-			return s.onBody(x, m.RequestBody.GetBody())
+			return s.onBody(ctx, x, m.RequestBody.GetBody())
 		}
 	}
 	return empty(m)
@@ -201,8 +205,11 @@ func (s *Server) onHeaders(x *exchange, m *extprocv3.HttpHeaders) *extprocv3.Pro
 	}
 }
 
-func (s *Server) onBody(x *exchange, body []byte) *extprocv3.ProcessingResponse {
-	f, err := x.table.read(&x.head, body)
+func (s *Server) onBody(ctx context.Context, x *exchange, body []byte) *extprocv3.ProcessingResponse {
+	f, err := x.table.read(ctx, &x.head, body)
+	if errors.Is(err, errGone) {
+		return nil
+	}
 	return onRequestBody(s.settle(x, f, err))
 }
 

@@ -58,7 +58,7 @@ func (p *parser) part(part int) error {
 	return p.array(func() error {
 		switch {
 		case userSpoke:
-			return p.dec.SkipValue()
+			return p.skip()
 		case p.dec.PeekKind() == '{':
 			var err error
 			userSpoke, err = p.turn(part)
@@ -82,7 +82,7 @@ func (p *parser) turn(part int) (userSpeaks bool, err error) {
 			role = string(value)
 			return err
 		}
-		return p.dec.SkipValue()
+		return p.skip()
 	})
 	switch {
 	case said == 0: // no words
@@ -109,7 +109,7 @@ func (p *parser) words(hash *uint64) error {
 			return p.value(hash)
 		})
 	}
-	return p.dec.SkipValue()
+	return p.skip()
 }
 
 // partOfText adds a member of a content part to a hash. Marks that clients move
@@ -117,7 +117,7 @@ func (p *parser) words(hash *uint64) error {
 func (p *parser) partOfText(name []byte, hash *uint64) error {
 	switch string(name) {
 	case "type", "cache_control":
-		return p.dec.SkipValue()
+		return p.skip()
 	}
 	return p.value(hash)
 }

@@ -7,7 +7,7 @@ import (
 
 func printOf(t *testing.T, body string) uint64 {
 	t.Helper()
-	f, err := chatTable().read(&head{}, []byte(body))
+	f, err := chatTable().read(t.Context(), &head{}, []byte(body))
 	if err != nil && !errors.Is(err, errNoModel) {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -90,7 +90,7 @@ func TestNoFingerprint(t *testing.T) {
 // A table whose classes use no fingerprint reads none.
 func TestFingerprintNotWanted(t *testing.T) {
 	t.Parallel()
-	f, err := (&Table{}).read(&head{}, []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
+	f, err := (&Table{}).read(t.Context(), &head{}, []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
 	if err != nil || f.fingerprint != 0 {
 		t.Errorf("got %+v, %v", f, err)
 	}

@@ -3,6 +3,7 @@ package extproc
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"io"
 	"mime"
 	"strings"
@@ -41,10 +42,15 @@ func isJSON(contentType string) bool {
 }
 
 // read reads of a whole body what the table wants.
-func (t *Table) read(h *head, body []byte) (facts, error) {
+func (t *Table) read(ctx context.Context, h *head, body []byte) (facts, error) {
 	encoding := h.encoding()
 	if encoding == "" || encoding == "identity" {
-		return t.wanted.read(bytes.NewBuffer(body)) // a Buffer is read without a copy
+		if len(body) > maxNames*leastName { // a smaller one cannot hold too much
+			if err := new(shape).add(body); err != nil {
+				return facts{}, err
+			}
+		}
+		return t.wanted.read(ctx, bytes.NewBuffer(body)) // a Buffer is read without a copy
 	}
 	limit := min(int(t.bodyLimit), max(minInflated, maxInflateRatio*len(body)))
 	from, err := inflate(encoding, body)
@@ -53,7 +59,7 @@ func (t *Table) read(h *head, body []byte) (facts, error) {
 	}
 	defer from.Close()
 	src := &inflated{from: from, left: limit}
-	f, err := t.wanted.read(src)
+	f, err := t.wanted.read(ctx, src)
 	if src.err != nil {
 		return facts{}, src.err
 	}
@@ -72,17 +78,21 @@ func inflate(encoding string, body []byte) (io.ReadCloser, error) {
 	return z.IOReadCloser(), nil
 }
 
-// inflated reads a decompressor within a bound, and remembers what stopped it.
+// inflated reads a decompressor within bounds, and remembers what stopped it.
 type inflated struct {
-	from io.Reader
-	left int
-	err  error
+	from  io.Reader
+	left  int
+	shape shape
+	err   error
 }
 
 func (r *inflated) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	if r.left -= n; r.left < 0 {
 		r.err = errTooLarge
+		return 0, r.err
+	}
+	if r.err = r.shape.add(p[:n]); r.err != nil {
 		return 0, r.err
 	}
 	if err != nil && err != io.EOF {

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,15 +73,15 @@ func TestDecisionsAreTimed(t *testing.T) {
 	const requests = 400
 	for range requests {
 		x := exchange{table: s.table.Load()}
-		s.timed(&x, headersOf(post("/v1/chat/completions")))
+		s.timed(t.Context(), &x, headersOf(post("/v1/chat/completions")))
 	}
 	if n := decisions(t, r); n != 0 {
 		t.Fatalf("%d decisions timed before any", n)
 	}
 	for range requests {
 		x := exchange{table: s.table.Load()}
-		s.timed(&x, headersOf(request("GET", "/v1/models")))
-		s.timed(&x, headersOf(request("GET", "/v1/models")))
+		s.timed(t.Context(), &x, headersOf(request("GET", "/v1/models")))
+		s.timed(t.Context(), &x, headersOf(request("GET", "/v1/models")))
 	}
 	if n := decisions(t, r); n == 0 || n >= requests {
 		t.Errorf("%d of %d decisions timed, want some", n, requests)
@@ -133,13 +134,13 @@ func TestALedgerThatIsFullSaysSo(t *testing.T) {
 func BenchmarkTiming(b *testing.B) {
 	s := New(zap.NewNop())
 	m := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{}}
-	for name, answer := range map[string]func(*exchange, *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse{
+	for name, answer := range map[string]func(context.Context, *exchange, *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse{
 		"timed": s.timed, "bare": s.answer,
 	} {
 		b.Run(name, func(b *testing.B) {
 			var x exchange
 			for b.Loop() {
-				answer(&x, m)
+				answer(b.Context(), &x, m)
 			}
 		})
 	}
