@@ -191,9 +191,7 @@ func (s *Server) onHeaders(x *exchange, m *extprocv3.HttpHeaders) *extprocv3.Pro
 	x.head = newHead(m)
 	switch x.table.need(&x.head) {
 	case nothing:
-		*x = exchange{phase: settled}
-		s.counters.PassedThrough.Add(1)
-		return onRequestHeaders(pass())
+		return onRequestHeaders(s.wave(x))
 	case theBody:
 		if err := x.head.inspectable(); err != nil {
 			return onRequestHeaders(s.settle(x, facts{}, err))
@@ -206,11 +204,25 @@ func (s *Server) onHeaders(x *exchange, m *extprocv3.HttpHeaders) *extprocv3.Pro
 }
 
 func (s *Server) onBody(ctx context.Context, x *exchange, body []byte) *extprocv3.ProcessingResponse {
+	if len(body) == 0 && x.head.asks() {
+		x.head.bodyless = true
+		if x.table.need(&x.head) == nothing {
+			return onRequestBody(s.wave(x))
+		}
+		return onRequestBody(s.settle(x, facts{}, nil))
+	}
 	f, err := x.table.read(ctx, &x.head, body)
 	if errors.Is(err, errGone) {
 		return nil
 	}
 	return onRequestBody(s.settle(x, f, err))
+}
+
+// wave lets a request through that needs no decision.
+func (s *Server) wave(x *exchange) reply {
+	*x = exchange{phase: settled}
+	s.counters.PassedThrough.Add(1)
+	return pass()
 }
 
 // settle decides, counts the decision and words it. What the exchange holds is

@@ -58,6 +58,8 @@ func post(path string, more ...string) *extprocv3.HttpHeaders {
 	return request("POST", path, append([]string{"content-type: application/json"}, more...)...)
 }
 
+// request are the headers of a request that has a body, unless its method is one
+// that seldom has.
 func request(method, path string, more ...string) *extprocv3.HttpHeaders {
 	lines := append([]string{":method: " + method, ":path: " + path, ":authority: api.example.org:443"}, more...)
 	m := &corev3.HeaderMap{}
@@ -65,7 +67,12 @@ func request(method, path string, more ...string) *extprocv3.HttpHeaders {
 		at := strings.Index(line[1:], ": ") + 1
 		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: line[:at], RawValue: []byte(line[at+2:])})
 	}
-	return &extprocv3.HttpHeaders{Headers: m}
+	return &extprocv3.HttpHeaders{Headers: m, EndOfStream: method == "GET" || method == "HEAD"}
+}
+
+// withBody are the same headers with a body to come.
+func withBody(m *extprocv3.HttpHeaders) *extprocv3.HttpHeaders {
+	return &extprocv3.HttpHeaders{Headers: m.Headers}
 }
 
 func headOf(m *extprocv3.HttpHeaders) *head {

@@ -34,9 +34,15 @@ func newHead(m *extprocv3.HttpHeaders) head {
 		path = path[:i]
 	}
 	h.path = path
-	method, _ := h.value(":method")
-	h.bodyless = m.GetEndOfStream() || method == "GET" || method == "HEAD"
+	h.bodyless = m.GetEndOfStream() // whatever the method: engines read a GET with a body as well
 	return h
+}
+
+// asks says whether the method is one whose requests have no body as a rule, even
+// where Envoy learns late that there is none.
+func (h *head) asks() bool {
+	method, _ := h.value(":method")
+	return method == "GET" || method == "HEAD"
 }
 
 // value returns a header's value; several of one name are joined as Envoy joins

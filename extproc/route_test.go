@@ -133,6 +133,9 @@ func TestNeed(t *testing.T) {
 		{"GET and a model first", []fleet.AffinityKey{body}, []fleet.Rule{byModel, byPath}, request("GET", "/v1"), theHeaders},
 		{"GET and a model", nil, []fleet.Rule{byModel}, request("GET", "/v1"), nothing},
 		{"GET and no class", nil, nil, request("GET", "/v1/models"), nothing},
+		{"GET with a body", nil, []fleet.Rule{byModel}, withBody(request("GET", "/v1")), theBody},
+		{"HEAD with a body", []fleet.AffinityKey{body}, []fleet.Rule{byPath}, withBody(request("HEAD", "/v1")), theBody},
+		{"POST without a body", nil, []fleet.Rule{byModel}, &extprocv3.HttpHeaders{Headers: post("/v1").Headers, EndOfStream: true}, nothing},
 		{"no class, nothing known", nil, nil, post("/"), theBody},
 	}
 	for _, tt := range tests {

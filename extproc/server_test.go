@@ -292,6 +292,35 @@ func checkError(t *testing.T, got *extprocv3.ImmediateResponse, code, says strin
 	}
 }
 
+// Engines read the body of a GET, so that it is decided for like any other.
+func TestBodyOfAGet(t *testing.T) {
+	t.Parallel()
+	s, conn := serve(t, twoPools())
+	c := open(t, conn)
+	get := withBody(request("GET", "/v1/chat/completions", "content-type: application/json"))
+	if got := c.headers(get); got.GetModeOverride() == nil {
+		t.Fatalf("got %v, want the body asked for", got)
+	}
+	got := c.body(`{"model":"small"}`)
+	if e := picked(t, got.GetRequestBody().GetResponse()); e == "" || s.Counters().Admitted.Load() != 1 {
+		t.Errorf("picked %q, counted %+v", e, s.Take())
+	}
+}
+
+// A GET's body that turns out to be empty is none.
+func TestEmptyBody(t *testing.T) {
+	t.Parallel()
+	s, conn := serve(t, twoPools())
+	c := open(t, conn)
+	c.headers(withBody(request("GET", "/v1/models")))
+	if diff := cmp.Diff(onRequestBody(pass()), c.body(""), protocmp.Transform()); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+	if n := s.Counters().PassedThrough.Load(); n != 1 {
+		t.Errorf("passed through: %d, want 1", n)
+	}
+}
+
 func TestPassThrough(t *testing.T) {
 	t.Parallel()
 	s, conn := serve(t, twoPools())
