@@ -20,6 +20,7 @@ const (
 	// A correction needs enough requests to mean something, and is bounded: 10
 	// is nine of ten requests shed, 0.2 five attempts a request.
 	correctionRps                = 2
+	attemptsPerRequest           = 3 // the first and two retries
 	minCorrection, maxCorrection = 0.2, 10
 )
 
@@ -136,7 +137,7 @@ func (f *frontEnd) demand(class fleet.ClassID) (fleet.Demand, bool) {
 	var counted, standIns, arrivals, issued []*window
 	for _, n := range f.nodes {
 		switch {
-		case n.extProc.fresh(f.heard):
+		case n.extProc.fresh(f.heard) && !n.bypassed(class):
 			counted = n.extProc.collect(counted, class)
 			if n.paired() {
 				arrivals = n.extProc.collect(arrivals, class)
@@ -156,6 +157,19 @@ func (f *frontEnd) demand(class fleet.ClassID) (fleet.Demand, bool) {
 		d.Source = fleet.SourceEnvoy
 	}
 	return d, len(counted)+len(standIns) > 0
+}
+
+// bypassed says whether the node's Envoy goes on without its weir-extproc, which is
+// there and counts nothing: after a restart Envoy is slow to trust it again. Retries
+// alone cannot explain that Envoy issued more than three requests for each arrival.
+func (n *node) bypassed(class fleet.ClassID) bool {
+	arrived, issued := n.extProc.windows[class], n.envoy.windows[class]
+	if !n.paired() || arrived == nil || issued == nil {
+		return false
+	}
+	arrivals, _ := arrived.split()
+	attempts, _ := issued.split()
+	return attempts.count >= jumpCount && attempts.count > attemptsPerRequest*arrivals.count
 }
 
 // paired says whether the node's two clients speak of the same time.

@@ -110,6 +110,18 @@ func TestDemand(t *testing.T) {
 			f.seconds(20, issued("east", "a", fleet.PoolLoad{Issued: 20}))
 			f.seconds(1, arrivals("east", "a", 18), issued("east", "a", fleet.PoolLoad{Issued: 20}))
 		}, D{Rps: 18, Source: fleet.SourceArrivals}},
+		{"an ext_proc that its Envoy does not ask does not rule", func(f *feed) {
+			f.seconds(20, arrivals("east", "a", 20), issued("east", "a", fleet.PoolLoad{Issued: 20}))
+			f.seconds(8, arrivals("east", "a", 0), issued("east", "a", fleet.PoolLoad{Issued: 20}))
+		}, D{Rps: 20, Source: fleet.SourceEnvoy}},
+		{"nor does it once it is asked again", func(f *feed) {
+			f.seconds(20, arrivals("east", "a", 20), issued("east", "a", fleet.PoolLoad{Issued: 20}))
+			f.seconds(8, arrivals("east", "a", 0), issued("east", "a", fleet.PoolLoad{Issued: 20}))
+			f.seconds(4, arrivals("east", "a", 20), issued("east", "a", fleet.PoolLoad{Issued: 20}))
+		}, D{Rps: 20, Source: fleet.SourceArrivals}},
+		{"retries alone are no sign of that", func(f *feed) {
+			f.seconds(20, arrivals("east", "a", 20), issued("east", "a", fleet.PoolLoad{Issued: 58}))
+		}, D{Rps: 20, Source: fleet.SourceArrivals}},
 		{"a node that leaves is left out", func(f *feed) {
 			f.seconds(20, arrivals("east", "a", 20), arrivals("east", "b", 20))
 			f.seconds(6, arrivals("east", "a", 40))
