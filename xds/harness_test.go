@@ -44,6 +44,7 @@ type plan struct {
 	listen  uint32  // the listener's port
 
 	connectTimeout time.Duration // of every cluster
+	changed        string        // a cluster unlike what it is in other plans
 }
 
 func (p plan) resources() *envoy.Resources {
@@ -59,6 +60,7 @@ func (p plan) resources() *envoy.Resources {
 	for class, weight := range p.weights {
 		c := cluster(class)
 		c.ConnectTimeout = durationpb.New(p.connectTimeout)
+		c.RespectDnsTtl = class == p.changed
 		r.Clusters = append(r.Clusters, c)
 		r.Endpoints = append(r.Endpoints, assignment(class, weight))
 		host.Routes = append(host.Routes, route(class))
@@ -223,6 +225,11 @@ type probe struct {
 	log    []string                     // one line a response
 	refuse func(*discoveryv3.DeltaDiscoveryResponse) error
 	silent string // a type that is not answered
+	routes string // the names of the routes that were taken last
+
+	// bad names resources that are refused, as "Cluster chat". As Envoy does, the
+	// probe takes the other ones of the response.
+	bad map[string]bool
 }
 
 func (s *served) probe(t *testing.T, node *corev3.Node, held map[string]map[string]string) *probe {
@@ -291,7 +298,14 @@ func (p *probe) next() string {
 			return line
 		}
 	}
-	p.keep(resp)
+	good := proto.CloneOf(resp)
+	good.Resources = slices.DeleteFunc(good.Resources, func(r *discoveryv3.Resource) bool {
+		return p.bad[shortName(resp.GetTypeUrl())+" "+r.GetName()]
+	})
+	if len(good.Resources) < len(resp.Resources) {
+		ack.ErrorDetail = status.New(codes.InvalidArgument, errTest.Error()).Proto()
+	}
+	p.keep(good)
 	p.send(ack)
 	return line
 }
@@ -312,10 +326,26 @@ func (p *probe) keep(resp *discoveryv3.DeltaDiscoveryResponse) {
 	for _, r := range resp.GetResources() {
 		_, known := held[r.GetName()]
 		held[r.GetName()] = r.GetVersion()
+		if resp.GetTypeUrl() == resource.RouteType {
+			p.routes = routesIn(p.t, r)
+		}
 		if resp.GetTypeUrl() == resource.ClusterType && !known {
 			p.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNamesSubscribe: []string{r.GetName()}})
 		}
 	}
+}
+
+func routesIn(t *testing.T, r *discoveryv3.Resource) string {
+	t.Helper()
+	var c routev3.RouteConfiguration
+	if err := r.GetResource().UnmarshalTo(&c); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range c.VirtualHosts[0].Routes {
+		names = append(names, r.Name)
+	}
+	return strings.Join(names, " ")
 }
 
 // until takes responses up to the one that reads like this.

@@ -123,7 +123,7 @@ func describeHold(withheld []string, routesRefused bool) string {
 	case n == 0:
 		return ""
 	case n > maxNamed:
-		return fmt.Sprintf("a NACK of clusters %s and %d more", strings.Join(withheld[:maxNamed], ", "), n-maxNamed)
+		return fmt.Sprintf("a NACK of cluster %s and %d more", strings.Join(withheld[:maxNamed], ", "), n-maxNamed)
 	default:
 		return "a NACK of cluster " + strings.Join(withheld, ", ")
 	}

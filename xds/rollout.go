@@ -79,6 +79,9 @@ func (s *Server) advance(n *node, now time.Time) {
 		s.log.Warn("xDS client is silent about its clusters: routes are sent without its word", n.id.fields()...)
 		next, n.heldSince = want, time.Time{}
 	}
+	if next.equal(want) {
+		n.classes = want.GetVersionMap(resource.EndpointType)
+	}
 	s.tellHold(n, describeHold(withheld, refused))
 	s.serve(n, next)
 }
@@ -105,7 +108,7 @@ func (s *Server) notSet(n *node, err error) {
 func (s *Server) progress(n *node, want snapshot) progress {
 	warm := n.warm(want)
 	first := fleet.RoleEnvoy
-	if n.served.loses(want) {
+	if loses(n.classes, want.GetVersionMap(resource.EndpointType)) {
 		first = fleet.RoleExtProc
 	}
 	if sibling := s.nodes[n.id.sibling()]; sibling != nil && n.id.role != first {
@@ -114,9 +117,9 @@ func (s *Server) progress(n *node, want snapshot) progress {
 	return progress{warm: warm, routed: n.has(want, resource.ListenerType) && n.has(want, resource.RouteType)}
 }
 
-// loses says whether classes leave, and none comes, on the way to another snapshot.
-func (s snapshot) loses(want snapshot) bool {
-	had, has := s.GetVersionMap(resource.EndpointType), want.GetVersionMap(resource.EndpointType)
+// loses says whether classes leave, and none comes, on the way from the ones to the
+// others.
+func loses(had, has map[string]string) bool {
 	for class := range has {
 		if _, ok := had[class]; !ok {
 			return false

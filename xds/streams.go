@@ -20,10 +20,11 @@ import (
 type node struct {
 	id        identity
 	streams   map[int64]*stream
-	served    snapshot  // nil: nothing yet
-	heldSince time.Time // when its routes began to wait for an answer; zero: they do not
-	heldBy    string    // which NACK some of its routes wait behind; empty: none
-	filter    filter    // makes the routes that do not wait
+	served    snapshot          // nil: nothing yet
+	classes   map[string]string // the keys: the classes when last it was served all that it is to have
+	heldSince time.Time         // when its routes began to wait for an answer; zero: they do not
+	heldBy    string            // which NACK some of its routes wait behind; empty: none
+	filter    filter            // makes the routes that do not wait
 }
 
 // stream is one connected client.
