@@ -170,6 +170,12 @@ func extProcAddress(where string) (*corev3.Address, error) {
 	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}, nil
 }
 
+// CheckControlPlane says what is wrong with the address of a control plane.
+func CheckControlPlane(hostPort string) error {
+	_, _, err := hostAddress(hostPort)
+	return err
+}
+
 // hostAddress takes a name where socketAddress wants an IP; Envoy then asks DNS.
 func hostAddress(hostPort string) (*corev3.Address, clusterv3.Cluster_DiscoveryType, error) {
 	if _, err := netip.ParseAddrPort(hostPort); err == nil {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -55,7 +54,7 @@ func parse(args []string) (o options, err error) {
 	f.StringVar(&o.frontEnd, "front-end", "", "`name` of the front-end in the fleet file")
 	f.StringVar(&o.nodeID, "node-id", "", "`id` of the Envoy beside it")
 	f.StringVar(&o.xds, "xds", "", "`host:port` of the control plane")
-	f.StringVar(&o.listen, "listen", "", "`ip:port` or path of a Unix socket to serve Envoy on")
+	f.StringVar(&o.listen, "listen", "", "`ip:port` to serve Envoy on, or the absolute path of a Unix socket, which only its owner and group may open: Envoy's user must be one of them")
 	f.StringVar(&o.admin, "admin", "", "`ip:port` of the admin API; empty: none")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -65,6 +64,12 @@ func parse(args []string) (o options, err error) {
 	}
 	if o.frontEnd == "" || o.nodeID == "" || o.xds == "" || o.listen == "" {
 		return o, errors.New("needs --front-end, --node-id, --xds and --listen")
+	}
+	if err := envoy.CheckControlPlane(o.xds); err != nil {
+		return o, fmt.Errorf("--xds: %w", err)
+	}
+	if err := checkListen(o.listen); err != nil {
+		return o, fmt.Errorf("--listen: %w", err)
 	}
 	return o, nil
 }
@@ -125,23 +130,6 @@ func answer(ctx context.Context, server *extproc.Server, l net.Listener) error {
 	})
 	defer ended()
 	return g.Serve(l)
-}
-
-// listen opens a TCP port or a Unix socket. A socket file that nobody listens on
-// is a dead predecessor's and is replaced.
-func listen(where string) (net.Listener, error) {
-	path := strings.TrimPrefix(where, "unix://")
-	if !strings.HasPrefix(path, "/") {
-		return net.Listen("tcp", where)
-	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("listen on %s: another process serves it", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
-	}
-	return net.Listen("unix", path)
 }
 
 func newLogger() (*zap.Logger, error) {
