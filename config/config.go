@@ -28,17 +28,38 @@ func Load(path string) (*fleet.Fleet, error) {
 	return Parse(path, data)
 }
 
+// LoadFrom reads a fleet file from a stream; name stands for it in messages.
+func LoadFrom(name string, in io.Reader) (*fleet.Fleet, error) {
+	data, err := readAll(name, in)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(name, data)
+}
+
 // Read returns the text of a fleet file for [Parse], and no more of a file that
-// is too large than shows it to be so.
+// is too large than shows it to be so. What is not a regular file is refused, as
+// opening or reading it may never end.
 func Read(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("fleet file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("fleet file %s: not a regular file; check and plan read standard input where FILE is -", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("fleet file: %w", err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	return readAll(path, f)
+}
+
+func readAll(name string, in io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(in, maxFileBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("fleet file %s: %w", path, err)
+		return nil, fmt.Errorf("fleet file %s: %w", name, err)
 	}
 	return data, nil
 }

@@ -2,10 +2,13 @@ package config
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -151,6 +154,44 @@ func TestLoadMissingFile(t *testing.T) {
 	if !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "fleet file: ") {
 		t.Errorf("error is %v", err)
 	}
+}
+
+func TestLoadNoRegularFile(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fleet.yaml")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, t.TempDir(), os.DevNull} {
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path+": not a regular file") {
+			t.Errorf("%s: error is %v", path, err)
+		}
+	}
+}
+
+func TestLoadFrom(t *testing.T) {
+	f, err := LoadFrom("standard input", strings.NewReader(minimal))
+	if err != nil || len(f.Pools) != 1 {
+		t.Errorf("fleet %v, error %v", f, err)
+	}
+	endless := io.MultiReader(strings.NewReader("# air\n"), air{})
+	_, err = LoadFrom("standard input", endless)
+	if want := "standard input:1:1: the file is larger than 4 MiB; split the fleet"; err == nil || err.Error() != want {
+		t.Errorf("error is %v, want %s", err, want)
+	}
+	_, err = LoadFrom("standard input", iotest.ErrReader(os.ErrDeadlineExceeded))
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "standard input") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// air is an endless comment.
+type air struct{}
+
+func (air) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '#'
+	}
+	return len(p), nil
 }
 
 func TestLoadLargeFile(t *testing.T) {

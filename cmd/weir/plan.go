@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/config"
 	"weir/fleet"
 	"weir/solver"
 	"weir/solver/clp"
@@ -24,13 +23,13 @@ func makePlan(s *fleet.State) (*fleet.Plan, error) { return solver.Plan(s, solve
 
 func newPlan() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "plan FILE",
+		Use:   "plan FILE|-",
 		Short: "Plan a fleet offline, from its declared demand",
 		Args:  args("FILE"),
 	}
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, a []string) error {
-		f, err := config.Load(a[0])
+		f, _, err := loadFleet(c, a[0])
 		if err != nil {
 			return err
 		}
