@@ -36,6 +36,9 @@ func newDemo() *cobra.Command {
 
 // complete finds the parts of the demo, and says what to do where one is missing.
 func complete(o *demo.Options, engines string) error {
+	if _, err := os.Stat(o.FleetFile); err != nil {
+		return fmt.Errorf("--fleet: %w", err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
