@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// maxInterval and maxRps bound what a report may say and be believed; the
-	// first is beyond any reporting interval, the second beyond any Envoy.
+	// These bound what a report may say and be believed. The intervals are beyond
+	// any at which reports are asked for, the rate is beyond any Envoy. A request or
+	// two in a moment would else make any rate.
+	minInterval = 10 * time.Millisecond
 	maxInterval = time.Hour
 	maxRps      = 1e6
 	maxInFlight = 1e9
@@ -110,10 +112,10 @@ func (t *Tracker) countUnknown(r *fleet.LoadReport) {
 
 // believable says whether a report can be true at all.
 func believable(r *fleet.LoadReport) bool {
-	if r.Node == "" || r.Interval <= 0 || r.Interval > maxInterval {
+	if r.Node == "" || r.Interval < minInterval || r.Interval > maxInterval {
 		return false
 	}
-	most := uint64(maxRps*r.Interval.Seconds()) + 1
+	most := uint64(maxRps * r.Interval.Seconds())
 	for _, c := range r.Classes {
 		if c.Arrivals > most || c.Shed > most {
 			return false
