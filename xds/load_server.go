@@ -24,15 +24,14 @@ type loadReports struct {
 // StreamLoadStats takes one client's reports. An Envoy is told once what to send;
 // a weir-extproc gets an answer to each batch, and repeats one that had none.
 func (l loadReports) StreamLoadStats(stream loadv3.LoadReportingService_StreamLoadStatsServer) error {
-	hello, err := stream.Recv()
-	if err != nil {
-		return err
-	}
-	id, err := l.server.enter(hello)
-	if err != nil {
+	if err := l.server.enter(); err != nil {
 		return err
 	}
 	defer l.server.leave()
+	id, err := l.server.introduced(stream)
+	if err != nil {
+		return err
+	}
 	answer := &loadv3.LoadStatsResponse{
 		SendAllClusters:       true,
 		LoadReportingInterval: durationpb.New(l.server.options.LoadInterval),
@@ -56,19 +55,51 @@ func (l loadReports) StreamLoadStats(stream loadv3.LoadReportingService_StreamLo
 	}
 }
 
-func (s *Server) enter(hello *loadv3.LoadStatsRequest) (identity, error) {
-	id, err := identify(hello.GetNode())
+// enter makes room for a stream, before anything of it is waited for.
+func (s *Server) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && s.reporting >= s.options.MaxClients {
-		err = status.Errorf(codes.ResourceExhausted, "%d clients report their load already: raise the limit or add a control plane", s.reporting)
-	}
-	if err != nil {
+	if s.reporting >= s.options.MaxClients {
 		s.counts.Refused++
-		return id, err
+		return status.Errorf(codes.ResourceExhausted, "%d clients report their load already: raise the limit or add a control plane", s.reporting)
 	}
 	s.reporting++
-	return id, nil
+	return nil
+}
+
+// introduced reads who the client is. It does not wait for long: a stream that says
+// nothing takes the room of one that does.
+func (s *Server) introduced(stream loadv3.LoadReportingService_StreamLoadStatsServer) (identity, error) {
+	hello := make(chan *loadv3.LoadStatsRequest, 1)
+	failed := make(chan error, 1)
+	go func() { // ends with the stream
+		if req, err := stream.Recv(); err != nil {
+			failed <- err
+		} else {
+			hello <- req
+		}
+	}()
+	late := time.NewTimer(s.helloWithin)
+	defer late.Stop()
+	select {
+	case req := <-hello:
+		id, err := identify(req.GetNode())
+		return id, s.refusal(err)
+	case err := <-failed:
+		return identity{}, err
+	case <-late.C:
+		return identity{}, s.refusal(status.Errorf(codes.DeadlineExceeded, "nothing came within %s: state the node in the first message", s.helloWithin))
+	}
+}
+
+// refusal counts a stream that is turned away, if it is.
+func (s *Server) refusal(err error) error {
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.counts.Refused++
+	}
+	return err
 }
 
 func (s *Server) leave() {

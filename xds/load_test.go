@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -421,21 +422,20 @@ func TestSlowConsumerNeverBlocks(t *testing.T) {
 func TestLoadStreamsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, Options{MaxClients: 1}, "east")
+	for _, node := range []*corev3.Node{nil, envoy.Node("", "n2", fleet.RoleEnvoy)} {
+		if _, err := s.loadStream(t, node).Recv(); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("node %v: got %v, want %s", node, err, codes.InvalidArgument)
+		}
+	}
 	stay := s.loadStream(t, envoyNode("n1"))
 	if _, err := stay.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct {
-		node *corev3.Node
-		want codes.Code
-	}{
-		{nil, codes.InvalidArgument},
-		{envoy.Node("", "n2", fleet.RoleEnvoy), codes.InvalidArgument},
-		{envoyNode("n2"), codes.ResourceExhausted},
-	} {
-		if _, err := s.loadStream(t, test.node).Recv(); status.Code(err) != test.want {
-			t.Errorf("node %v: got %v, want %s", test.node, err, test.want)
-		}
+	if _, err := s.loadStream(t, envoyNode("n2")).Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one too many: got %v, want %s", err, codes.ResourceExhausted)
+	}
+	if got := s.Counts().Refused; got != 3 {
+		t.Errorf("refused = %d, want 3", got)
 	}
 	if err := stay.CloseSend(); err != nil {
 		t.Fatal(err)
@@ -444,6 +444,36 @@ func TestLoadStreamsAreRefused(t *testing.T) {
 		_, err := s.loadStream(t, envoyNode("n2")).Recv()
 		return err == nil
 	})
+}
+
+// A stream that does not say whose it is counts from the start, and not for long.
+func TestSilentLoadStreamsEnd(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := New(Options{MaxClients: 1}, zap.NewNop())
+	limited.helloWithin = 200 * time.Millisecond
+	s := &served{limited, l.Addr().String(), run(t, func(ctx context.Context) error { return limited.Run(ctx, l) })}
+	silent, err := loadv3.NewLoadReportingServiceClient(s.dial(t)).StreamLoadStats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the silent stream counts", func() bool { _, _, reporting := s.groups(); return reporting == 1 })
+	if _, err := s.loadStream(t, envoyNode("n1")).Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("beside it: %v, want that there is no room", err)
+	}
+	if _, err := silent.Recv(); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the silent stream ends with %v, want its deadline", err)
+	}
+	eventually(t, "there is room again", func() bool {
+		_, err := s.loadStream(t, envoyNode("n1")).Recv()
+		return err == nil
+	})
+	if got := s.Counts().Refused; got < 2 {
+		t.Errorf("refused = %d, want both counted", got)
+	}
 }
 
 func TestReportsOfUnknownFrontEndsAreNotPassedOn(t *testing.T) {

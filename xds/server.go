@@ -86,6 +86,8 @@ type Server struct {
 	log     *zap.Logger
 	cache   cache.SnapshotCache
 
+	helloWithin time.Duration // a stream of load reports that does not say whose it is by then is ended
+
 	mu        sync.Mutex // guards everything below; taken before the cache's own locks
 	frontEnds map[fleet.FrontEndID]bool
 	current   map[fleet.FrontEndID]snapshot
@@ -125,9 +127,11 @@ func New(o Options, log *zap.Logger) *Server {
 		o.HoldFor = 10 * time.Second
 	}
 	return &Server{
-		options:   o,
-		log:       log,
-		cache:     cache.NewSnapshotCache(true, byIdentity{}, cacheLog(log)),
+		options:     o,
+		log:         log,
+		cache:       cache.NewSnapshotCache(true, byIdentity{}, cacheLog(log)),
+		helloWithin: answerWithin,
+
 		frontEnds: map[fleet.FrontEndID]bool{},
 		current:   map[fleet.FrontEndID]snapshot{},
 		nodes:     map[identity]*node{},
