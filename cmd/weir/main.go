@@ -51,13 +51,15 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weir",
 		Short:         "Weir balances LLM inference traffic over engine pools by Envoy",
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%w\nrun '%s --help' for its flags", err, c.CommandPath())
 	})
-	root.AddCommand(newCheck(), newPlan(), newServe(), newBootstrap(), newSnapshot(), newStatus(), newDemo())
+	root.SetVersionTemplate("weir {{.Version}}\n")
+	root.AddCommand(newCheck(), newPlan(), newServe(), newBootstrap(), newSnapshot(), newStatus(), newDemo(), newVersion())
 	return root
 }
 

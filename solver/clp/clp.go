@@ -5,6 +5,7 @@ package clp
 
 // #cgo pkg-config: clp
 // int weir_dual(void *model, double wall_seconds);
+// const char *weir_clp_version();
 import "C"
 
 import (
@@ -17,6 +18,9 @@ import (
 
 	"weir/solver/lp"
 )
+
+// Version is that of CLP as it was compiled in.
+func Version() string { return C.GoString(C.weir_clp_version()) }
 
 // Solve returns an optimal solution of the program, or an error that wraps one of
 // the sentinels of package lp. The limit is wall-clock time and must be

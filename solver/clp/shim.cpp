@@ -1,6 +1,11 @@
-// The two things that the Go binding of CLP lacks: a limit in wall-clock time,
-// and a catch for the exceptions of C++, which would end a Go process.
+// The three things that the Go binding of CLP lacks: a limit in wall-clock time,
+// a catch for the exceptions of C++, which would end a Go process, and CLP's
+// version.
+#include <ClpConfig.h>
+
 #include <ClpSimplex.hpp>
+
+extern "C" const char *weir_clp_version() { return CLP_VERSION; }
 
 extern "C" int weir_dual(void *model, double wall_seconds) {
   try {
