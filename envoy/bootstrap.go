@@ -165,7 +165,11 @@ func http2(options *corev3.Http2ProtocolOptions) *upstreamv3.HttpProtocolOptions
 func extProcAddress(where string) (*corev3.Address, error) {
 	path := strings.TrimPrefix(where, "unix://")
 	if !strings.HasPrefix(path, "/") {
-		return socketAddress(where)
+		address, err := socketAddress(where)
+		if err != nil {
+			return nil, fmt.Errorf("address %q: want ip:port or the absolute path of a Unix socket", where)
+		}
+		return address, nil
 	}
 	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}, nil
 }

@@ -29,7 +29,7 @@ func newBootstrap() *cobra.Command {
 	c.Flags().StringVar((*string)(&l.FrontEnd), "front-end", "", "`name` of the front-end in the fleet file")
 	c.Flags().StringVar(&l.NodeID, "node-id", "", "`id` of this Envoy, unique among all; its weir-extproc uses the same")
 	c.Flags().StringVar(&l.XDS, "xds", "", "`host:port` of the control plane")
-	c.Flags().StringVar(&l.ExtProc, "extproc", "", "`ip:port` or Unix socket of this Envoy's weir-extproc")
+	c.Flags().StringVar(&l.ExtProc, "extproc", "", "`ip:port` of this Envoy's weir-extproc, or the absolute path of its Unix socket")
 	c.Flags().StringVar(&l.Admin, "admin", "127.0.0.1:9901", "`ip:port` of Envoy's admin interface")
 	c.Flags().BoolVar(&static, "static", false, "print one complete file of the last plan, which needs no control plane")
 	c.Flags().StringVar(&state, "state", "", "state `directory` of the control plane that made the plan, for --static")
