@@ -119,6 +119,13 @@ func TestAttention(t *testing.T) {
 			after:  17 * time.Second,
 			want:   []string{"the loop is stuck: its last round began 17s ago"},
 		},
+		"held by a NACK": {
+			change: func(_ *fleet.Round, cs *[]fleet.Client) {
+				(*cs)[0].Held, (*cs)[0].HeldBy = true, "a NACK of cluster bad"
+				(*cs)[1].Held = true // an answer is awaited
+			},
+			want: []string{`front-end "eu": routes of envoy "eu-1" are held by a NACK of cluster bad`},
+		},
 		"no Envoy": {
 			change: func(_ *fleet.Round, cs *[]fleet.Client) { *cs = (*cs)[1:] },
 			want:   []string{`front-end "eu": no Envoy is connected`},

@@ -60,7 +60,7 @@ func (p plan) resources() *envoy.Resources {
 	for class, weight := range p.weights {
 		c := cluster(class)
 		c.ConnectTimeout = durationpb.New(p.connectTimeout)
-		c.RespectDnsTtl = class == p.changed
+		c.IgnoreHealthOnHostRemoval = class == p.changed
 		r.Clusters = append(r.Clusters, c)
 		r.Endpoints = append(r.Endpoints, assignment(class, weight))
 		host.Routes = append(host.Routes, route(class))
