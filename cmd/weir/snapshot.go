@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -32,9 +33,14 @@ func newSnapshot() *cobra.Command {
 		if frontEnd == "" {
 			return usage("snapshot needs --front-end")
 		}
-		ctx, cancel := context.WithTimeoutCause(c.Context(), timeout,
-			fmt.Errorf("%s served nothing for front-end %q in %v: is the control plane there, has it a plan, and does its fleet file name this front-end?", target, frontEnd, timeout))
+		if err := envoy.CheckControlPlane(target); err != nil {
+			return usage("--xds: %w", err)
+		}
+		ctx, cancel := context.WithTimeoutCause(c.Context(), timeout, silence(target, frontEnd, timeout))
 		defer cancel()
+		if err := reach(ctx, target); err != nil {
+			return err
+		}
 		v, err := fetchView(ctx, target, fleet.FrontEndID(frontEnd))
 		if err != nil {
 			return err
@@ -42,6 +48,22 @@ func newSnapshot() *cobra.Command {
 		return show(c.OutOrStdout(), *format, v, func(w *tabwriter.Writer) { snapshotTable(w, v) })
 	}
 	return c
+}
+
+// reach says at once that nobody listens, which a client that must outlive the
+// control plane's outages would not.
+func reach(ctx context.Context, target string) error {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", target)
+	if err != nil {
+		return fmt.Errorf("control plane at %s not reachable: %w", target, err)
+	}
+	return c.Close()
+}
+
+// silence is what it means that a control plane is there and sends nothing.
+func silence(target, frontEnd string, timeout time.Duration) error {
+	return fmt.Errorf("the control plane at %s is there, but served nothing for front-end %q in %v: "+
+		"its fleet file does not name this front-end, or it has no plan yet", target, frontEnd, timeout)
 }
 
 // snapshot is what a front-end is served; its JSON form is a stable interface.
