@@ -59,7 +59,15 @@ func planTable(w *tabwriter.Writer, p *fleet.Plan) {
 	for _, q := range p.Pools {
 		row(w, "%s\t%.2f\t%.2f\t%.1f%%\t%.4f s", q.Pool, q.CapacityRps, q.Rps, 100*q.Utilisation, q.PriceSeconds)
 	}
+	row(w, "\n%s", legend)
 }
+
+// legend explains the columns that do not speak for themselves.
+const legend = `NETWORK      round trip
+ENGINE       TTFT of an idle engine and queueing; of decoding only what a faster pool would save
+CAPACITY     RPS that may be planned for, of this mix of requests, with the headroom taken off
+UTILISATION  of that capacity
+PRICE        what one more RPS of capacity would save, in request-seconds a second; while requests are shed, it says only where capacity is short`
 
 func because(why string) string {
 	if why == "" {
