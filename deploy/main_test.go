@@ -23,11 +23,15 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) int {
 	envoy = os.Getenv("WEIR_ENVOY")
-	if envoy == "" {
+	asked := envoy != ""
+	if !asked {
 		envoy = "../.venv/bin/envoy"
 	}
 	if _, err := os.Stat(envoy); err != nil {
 		fmt.Println("SKIP: no Envoy:", err, "- run 'make setup', or point WEIR_ENVOY to one")
+		if asked { // make test sets it: a missing Envoy must not pass for a test
+			return 1
+		}
 		return 0
 	}
 	dir, err := os.MkdirTemp("", "weir-bin-")
