@@ -144,10 +144,12 @@ func (m mapping) at(key string) node {
 	return node{doc: m.doc, at: m.node.at, of: m.of, key: m.path(key)}
 }
 
-// must is at, but reports an absent key.
+// must is at, but reports an absent key, or one without a value as required.
 func (m mapping) must(key string) node {
 	if _, ok := m.byKey[key]; !ok && m.present() {
 		m.wrong("add it", "%s is missing", key)
 	}
-	return m.at(key)
+	n := m.at(key)
+	n.required()
+	return n
 }

@@ -91,6 +91,7 @@ type node struct {
 	at   position // of the value, or of the mapping that lacks it
 	of   string   // the thing that it belongs to, such as `pool "A"`
 	key  string   // where it stands in that, such as "profile.ttft"
+	bare int      // the place, from 1, of the problem that it has no value; 0: it has one
 }
 
 func (n node) present() bool { return n.tree != nil }
@@ -114,10 +115,21 @@ func (n node) child(key string, tree ast.Node) node {
 	}
 	c.at = start(c.tree)
 	if c.tree.Type() == ast.NullType {
+		before := n.doc.faults()
 		c.wrong("give it one or leave it out", "no value")
 		c.tree = nil
+		if after := n.doc.faults(); after > before {
+			c.bare = after
+		}
 	}
 	return c
+}
+
+// required corrects the remedy for a value that may not be left out.
+func (n node) required() {
+	if n.bare > 0 {
+		n.doc.problems[n.bare-1].Remedy = "give it one: it is required"
+	}
 }
 
 // path is where the value under a key of n stands.
