@@ -117,6 +117,8 @@ type LoadReport struct {
 	Role     Role
 	Interval time.Duration
 	Classes  []ClassLoad // a class without an entry was idle, not unknown
+	// RoundTrips are from weir-extproc; a pool without an entry was not measured.
+	RoundTrips []RoundTrip
 }
 
 // ClassLoad is one class's part of a report.
@@ -124,7 +126,8 @@ type ClassLoad struct {
 	Class    ClassID
 	Arrivals uint64     // from weir-extproc: requests that clients asked for, before shedding
 	Shed     uint64     // from weir-extproc
-	Pools    []PoolLoad // from Envoy
+	Tokens   TokenLoad  // from weir-extproc
+	Pools    []PoolLoad // what they count is from Envoy, their engines from weir-extproc
 }
 
 // PoolLoad counts the requests that an Envoy sent to a pool, its retries included.
@@ -133,6 +136,7 @@ type PoolLoad struct {
 	Issued   uint64
 	Failed   uint64
 	InFlight uint64
+	Engines  []EngineLoad // those that had attempts, by address
 }
 
 // Declared is the state before anything was heard: the file's demand and network,
