@@ -105,7 +105,7 @@ func startClient(t *testing.T, k kind, url string) *client {
 	check(t, err)
 	c.orders, c.said = json.NewEncoder(in), json.NewDecoder(out)
 	check(t, cmd.Start())
-	deadline := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	deadline := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() {
 		in.Close() // the end of its orders
 		if err := cmd.Wait(); err != nil {
