@@ -49,6 +49,8 @@ var rooms = map[string]room{
 	"fleet":            {},
 	"config":           {ours: "fleet", modules: "github.com/goccy/go-yaml"},
 	"signals":          {ours: "fleet", modules: "go.uber.org/zap golang.org/x/sync " + metrics, tests: "config"},
+	"signals/dialect":  {tests: "*"},
+	"signals/scrape":   {ours: "fleet signals/dialect", modules: "go.uber.org/zap " + metrics, tests: "signals"},
 	"solver":           {ours: "fleet solver/lp", tests: "config solver/clp"},
 	"solver/lp":        {tests: "solver/clp"},
 	"solver/clp":       {ours: "solver/lp", modules: "github.com/lanl/clp"},
@@ -63,7 +65,7 @@ var rooms = map[string]room{
 	"cmd/mock-engine":  {},
 	"cmd/weir-extproc": {ours: "fleet envoy xds extproc admin", modules: command},
 	"cmd/weir": {
-		ours:    "fleet config signals solver solver/lp solver/clp control envoy xds admin deploy/demo deploy/stage",
+		ours:    "fleet config signals signals/dialect signals/scrape solver solver/lp solver/clp control envoy xds admin deploy/demo deploy/stage",
 		modules: command,
 		tests:   "*",
 	},

@@ -1,0 +1,235 @@
+// Package scrape fetches engines' metrics pages for the control plane: every
+// engine once a second, within bounds of time, memory and connections.
+//
+// What a page says is the business of package dialect. A page that cannot be had
+// leaves what was known, as stale, and after a minute nothing: unknown is never
+// zero.
+package scrape
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/fleet"
+	"weir/signals/dialect"
+)
+
+const (
+	interval = time.Second
+	// Timeout is how long one page may take, from the connection to its end.
+	Timeout = 2 * time.Second
+	// forgetAfter is how long values are told as stale.
+	forgetAfter = time.Minute
+
+	// maxScrapes bounds the pages that are read at once. Engines whose last page
+	// could not be had have slots of their own, so that those which hang do not
+	// keep the others waiting.
+	maxScrapes, maxDoubtful = 128, 64
+)
+
+// otherEngine is the type of engines that have no metrics to read.
+const otherEngine = "other"
+
+// Sample is what one scrape says of one engine.
+type Sample struct {
+	Pool   fleet.PoolID
+	Engine fleet.EngineID
+	At     time.Time // when the page was read, or could not be
+	Err    error     // nil: a page was read; else why not
+
+	Dialect string
+	Values  dialect.Values // stale if Err is not nil
+	ReadAt  time.Time      // when Values were read; zero: never
+	Notes   []string       // samples of the page that were not used, and why
+
+	// Window is what happened since the page before this one, Over ago. Without
+	// either page it is unknown.
+	Window dialect.Window
+	Over   time.Duration
+}
+
+// Clients makes the client for a pool's engines and tells the scheme of their URLs.
+type Clients func(*fleet.TLS) (client *http.Client, scheme string, err error)
+
+// Scraper reads the metrics of every engine of the fleet once a second.
+type Scraper struct {
+	Counters Counters
+	// Override tells what an operator knows better of a pool's engines; nil:
+	// nothing. Set it before Run.
+	Override func(*fleet.Pool) dialect.Override
+
+	log     *zap.Logger
+	clients Clients
+	report  func(Sample)
+	known   *book
+	fleets  chan *fleet.Fleet // holds the fleet to scrape next
+
+	slots, doubtful chan struct{}
+}
+
+// New returns a scraper of a fleet's engines. It calls report for each scrape,
+// from many goroutines at once; report must not block.
+func New(log *zap.Logger, f *fleet.Fleet, clients Clients, report func(Sample)) *Scraper {
+	s := &Scraper{
+		log:      log,
+		clients:  clients,
+		report:   report,
+		known:    newBook(dialect.NewTable(dialect.Dialects()...)),
+		fleets:   make(chan *fleet.Fleet, 1),
+		slots:    make(chan struct{}, maxScrapes),
+		doubtful: make(chan struct{}, maxDoubtful),
+	}
+	s.SetFleet(f)
+	return s
+}
+
+// SetFleet replaces the fleet that is scraped. It does not block; call it from
+// one goroutine at a time.
+func (s *Scraper) SetFleet(f *fleet.Fleet) {
+	select {
+	case <-s.fleets:
+	default:
+	}
+	s.fleets <- f
+}
+
+// Run scrapes until ctx ends, and then returns nil.
+func (s *Scraper) Run(ctx context.Context) error {
+	stop := func() {}
+	defer func() { stop() }()
+	for {
+		select {
+		case f := <-s.fleets:
+			stop()
+			stop = s.watchFleet(ctx, f)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watchFleet starts the scrapes of a fleet; stop ends them and waits for it.
+func (s *Scraper) watchFleet(ctx context.Context, f *fleet.Fleet) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	var clients []*http.Client
+	for i := range f.Pools {
+		pool := &f.Pools[i]
+		client, targets, err := s.targets(pool)
+		if err != nil {
+			s.Counters.PoolsSkipped.Add(1)
+			s.log.Warn("pool's metrics cannot be read, they stay unknown",
+				zap.String("pool", string(pool.ID)), zap.Error(err))
+			continue
+		}
+		if client != nil {
+			clients = append(clients, client)
+		}
+		for _, t := range targets {
+			watches.Go(func() { s.watch(ctx, t) })
+		}
+	}
+	return func() {
+		cancel()
+		watches.Wait()
+		for _, c := range clients {
+			c.CloseIdleConnections()
+		}
+	}
+}
+
+// targets are the engines of a pool; none if they have no metrics.
+func (s *Scraper) targets(p *fleet.Pool) (*http.Client, []*target, error) {
+	var o dialect.Override
+	if s.Override != nil {
+		o = s.Override(p)
+	}
+	told := o.Dialect != "" || len(o.Paths) > 0 || len(o.Fields) > 0
+	if p.EngineType == otherEngine && !told {
+		return nil, nil, nil
+	}
+	b := s.known
+	if told {
+		table, err := s.known.table.With(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		b = newBook(table)
+	}
+	client, scheme, err := s.clients(p.TLS)
+	if err != nil {
+		return nil, nil, err
+	}
+	targets := make([]*target, len(p.Engines))
+	for i, id := range p.Engines {
+		targets[i] = &target{
+			pool: p.ID, engine: id, base: scheme + "://" + string(id),
+			client: client, book: b, paths: b.table.Paths(p.EngineType), likely: p.EngineType,
+		}
+	}
+	return client, targets, nil
+}
+
+// watch scrapes one engine each second, give or take a tenth so that the scrapes
+// of many engines do not fall into step.
+func (s *Scraper) watch(ctx context.Context, t *target) {
+	timer := time.NewTimer(rand.N(interval))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(interval - interval/10 + rand.N(interval/5))
+		release, ok := s.acquire(ctx, t.failing)
+		if !ok {
+			return
+		}
+		page, err := t.scrape(ctx)
+		release()
+		if ctx.Err() != nil {
+			return // the scrape was cut short and says nothing
+		}
+		s.Counters.count(&page, err)
+		s.logChange(t, page.Dialect, err)
+		s.report(t.sample(time.Now(), &page, err))
+	}
+}
+
+// acquire waits for a slot.
+func (s *Scraper) acquire(ctx context.Context, failing bool) (release func(), ok bool) {
+	slots := s.slots
+	if failing {
+		slots = s.doubtful
+	}
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, true
+	default:
+		s.Counters.Waited.Add(1)
+	}
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, true
+	case <-ctx.Done():
+		return nil, false
+	}
+}
+
+// logChange logs that an engine's metrics can be read or no longer can; other
+// reasons why they cannot are not told.
+func (s *Scraper) logChange(t *target, name string, err error) {
+	log := s.log.With(zap.String("pool", string(t.pool)), zap.String("engine", string(t.engine)))
+	switch {
+	case err == nil && (t.failing || t.read.dialect != name):
+		log.Info("engine's metrics are read", zap.String("dialect", name))
+	case err != nil && !t.failing:
+		log.Warn("engine's metrics cannot be read", zap.Error(err))
+	}
+}
