@@ -12,21 +12,27 @@ const maxNumber = 64
 
 // splitName cuts the metric's name off a sample's line.
 func splitName(line []byte) (name, rest []byte) {
-	for i, c := range line {
-		if c == '{' || c == ' ' || c == '\t' {
-			return line[:i], line[i:]
+	end := len(line)
+	for _, c := range []byte("{ \t") {
+		if i := bytes.IndexByte(line[:end], c); i >= 0 {
+			end = i
 		}
 	}
-	return line, nil
+	if end == len(line) {
+		return line, nil
+	}
+	return line[:end], line[end:]
 }
 
-// declaredName returns the metric's name in a TYPE or HELP comment.
-func declaredName(line []byte) []byte {
-	line = trimBlanks(line[1:])
-	if !bytes.HasPrefix(line, []byte("TYPE")) && !bytes.HasPrefix(line, []byte("HELP")) {
+func endsName(c byte) bool { return c == '{' || c == ' ' || c == '\t' }
+
+// typedName returns the metric's name in a TYPE comment.
+func typedName(line []byte) []byte {
+	line, typed := bytes.CutPrefix(trimBlanks(line[1:]), []byte("TYPE"))
+	if !typed {
 		return nil
 	}
-	name, _ := splitName(trimBlanks(line[4:]))
+	name, _ := splitName(trimBlanks(line))
 	return name
 }
 

@@ -113,16 +113,26 @@ func (r *Reader) line(line []byte) {
 	switch {
 	case len(line) == 0:
 	case line[0] == '#':
-		for _, e := range r.look(declaredName(line)) {
+		for _, e := range r.look(typedName(line)) {
 			r.found[e.slot].declared = true
 		}
 	default:
-		name, rest := splitName(line)
-		r.open = r.look(name)
+		var rest []byte
+		r.open, rest = r.lookLine(line)
 		for _, e := range r.open {
 			r.sample(e, rest)
 		}
 	}
+}
+
+// lookLine is look for the name that a line begins with; rest is what follows it.
+// As a rule it is the name of the line before.
+func (r *Reader) lookLine(line []byte) (found []entry, rest []byte) {
+	if n := len(r.lastName); n > 0 && len(line) > n && endsName(line[n]) && bytes.Equal(line[:n], r.lastName) {
+		return r.lastEntries, line[n:]
+	}
+	name, rest := splitName(line)
+	return r.look(name), rest
 }
 
 // look returns what a name is to the table, and marks its dialect as seen.
