@@ -25,6 +25,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	s := start(t, stage.Options{FleetFile: talk})
 	newCaller(t, s, "B").send(40)
+	call := chatCall(s.URL("B"), "usage") // TBT is measured of answers that say their tokens
+	call.Body = []byte(strings.Replace(string(call.Body), `"stream":true`, `"stream":true,"stream_options":{"include_usage":true}`, 1))
+	if r := stage.Do(t.Context(), stage.NewClient(), call); !r.OK() {
+		t.Fatal(&r)
+	}
 	documented := documentedMetrics(t)
 	for process, chapter := range map[string]string{"weir": "### Control plane", "extproc-B": "### weir-extproc"} {
 		t.Run(process, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	matcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -14,7 +15,6 @@ import (
 	skipv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/matcher/action/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
-	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	statefulv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	transformv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/transform/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -34,7 +34,8 @@ const messageTimeoutSeconds = 1
 
 // encodeListener writes the one listener of a front-end. Its chain of filters:
 // strip our headers from clients, ask weir-extproc, read the model from the body
-// where weir-extproc did not answer, take the first choice, route.
+// where weir-extproc did not answer, take the first choice, read the tokens of the
+// answer, route.
 func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 	address, err := socketAddress(v.Listen)
 	if err != nil {
@@ -46,12 +47,13 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{extension("strip", &earlyv3.HeaderMutation{
 			Mutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix), removePrefix(HeaderGateway)},
 		})},
-		HttpFilters:                []*hcmv3.HttpFilter{discreetFilter(), extProcFilter(), bodyModelFilter(v), pickFilter(), routerFilter()},
+		HttpFilters:                []*hcmv3.HttpFilter{discreetFilter(), extProcFilter(), bodyModelFilter(v), pickFilter(), usageFilter(), routerFilter()},
 		StreamIdleTimeout:          seconds(v.Idle.Seconds()), // there is no total limit
 		RequestTimeout:             seconds(0),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		PreserveExternalRequestId:  true,
 		LocalReplyConfig:           localReplies(),
+		AccessLog:                  []*accesslogv3.AccessLog{accessLog()},
 	}
 	return &listenerv3.Listener{
 		Name:    ListenerName,
@@ -220,8 +222,4 @@ func pickFilter() *hcmv3.HttpFilter {
 	return filter("pick", &statefulv3.StatefulSession{
 		SessionState: extension("envoy.http.stateful_session.header", &sessionv3.HeaderBasedSessionState{Name: HeaderPick}),
 	})
-}
-
-func routerFilter() *hcmv3.HttpFilter {
-	return filter("router", &routerv3.Router{SuppressEnvoyHeaders: true})
 }

@@ -51,9 +51,7 @@ func FuzzMirror(f *testing.F) {
 
 // A server survives whatever a client reports, and each class stands once.
 func FuzzDecodeLoad(f *testing.F) {
-	seed, err := proto.Marshal(&loadv3.LoadStatsRequest{ClusterStats: encodeLoad([]fleet.ClassLoad{{
-		Class: "chat", Arrivals: 7, Shed: 1, Pools: []fleet.PoolLoad{{Pool: "a", Issued: 3}},
-	}}, 1)})
+	seed, err := proto.Marshal(&loadv3.LoadStatsRequest{ClusterStats: encodeLoad(measured, 1)})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -68,13 +66,15 @@ func FuzzDecodeLoad(f *testing.F) {
 			role = fleet.RoleEnvoy
 		}
 		seen := map[fleet.ClassID]bool{}
-		for _, c := range decodeLoad(role, req.GetClusterStats()) {
+		report, _ := decodeLoad(role, req.GetClusterStats())
+		credible(t, &report)
+		for _, c := range report.Classes {
 			if seen[c.Class] || c.Class == "" {
 				t.Errorf("class %q stands twice, or has no name", c.Class)
 			}
 			seen[c.Class] = true
-			if envoy && (c.Arrivals != 0 || c.Shed != 0) {
-				t.Errorf("an Envoy counted arrivals: %+v", c)
+			if envoy && (c.Arrivals != 0 || c.Shed != 0 || c.Tokens != (fleet.TokenLoad{}) || len(report.RoundTrips) > 0) {
+				t.Errorf("an Envoy counted what only weir-extproc does: %+v", report)
 			}
 		}
 		if statedInterval(req.GetClusterStats()) < 0 {

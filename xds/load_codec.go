@@ -17,17 +17,17 @@ import (
 // How a load report stands in LRS messages: one ClusterStats a class. A locality
 // with a zone is a pool, as Envoy reports it. The locality without one, which only
 // weir-extproc sends, counts what clients asked for as issued; what was shed of it
-// is the cluster's dropped requests.
+// is the cluster's dropped requests. How its measures stand is in load_measures.go.
 
-func encodeLoad(classes []fleet.ClassLoad, interval time.Duration) []*endpointv3.ClusterStats {
-	stats := make([]*endpointv3.ClusterStats, 0, len(classes))
-	for _, c := range classes {
+func encodeLoad(r fleet.LoadReport, interval time.Duration) []*endpointv3.ClusterStats {
+	stats := make([]*endpointv3.ClusterStats, 0, len(r.Classes)+1)
+	for _, c := range r.Classes {
 		s := &endpointv3.ClusterStats{
 			ClusterName:          string(c.Class),
 			TotalDroppedRequests: c.Shed,
 			LoadReportInterval:   durationpb.New(interval),
 			UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{
-				{Locality: &corev3.Locality{}, TotalIssuedRequests: c.Arrivals},
+				{Locality: &corev3.Locality{}, TotalIssuedRequests: c.Arrivals, LoadMetricStats: encodeTokens(c.Tokens)},
 			},
 		}
 		for _, p := range c.Pools {
@@ -36,38 +36,57 @@ func encodeLoad(classes []fleet.ClassLoad, interval time.Duration) []*endpointv3
 				TotalIssuedRequests:     p.Issued,
 				TotalErrorRequests:      p.Failed,
 				TotalRequestsInProgress: p.InFlight,
+				UpstreamEndpointStats:   encodeEngines(p.Engines),
 			})
 		}
 		stats = append(stats, s)
 	}
+	if len(r.RoundTrips) > 0 {
+		stats = append(stats, encodeRoundTrips(r.RoundTrips, interval))
+	}
 	return stats
 }
 
-// decodeLoad reads a report by class and pool, adding up what stands twice.
-// Envoy's own static clusters are no classes.
-func decodeLoad(role fleet.Role, stats []*endpointv3.ClusterStats) []fleet.ClassLoad {
-	classes := map[fleet.ClassID]*fleet.ClassLoad{}
-	for _, s := range stats {
-		name := s.GetClusterName()
-		if name == "" || name == envoy.XDSCluster || name == envoy.ExtProc {
-			continue
-		}
-		c := classes[fleet.ClassID(name)]
-		if c == nil {
-			c = &fleet.ClassLoad{Class: fleet.ClassID(name)}
-			classes[c.Class] = c
-		}
-		addStats(c, role, s)
-	}
-	out := make([]fleet.ClassLoad, 0, len(classes))
-	for _, name := range slices.Sorted(maps.Keys(classes)) {
-		out = append(out, *classes[name])
-	}
-	return out
+// reading is a report that is being read, by class and pool. What stands twice is
+// added up.
+type reading struct {
+	role       fleet.Role
+	classes    map[fleet.ClassID]*fleet.ClassLoad
+	roundTrips map[fleet.PoolID]*fleet.RoundTrip
+	refused    uint64 // measures that cannot be true
 }
 
-func addStats(c *fleet.ClassLoad, role fleet.Role, s *endpointv3.ClusterStats) {
-	if role == fleet.RoleExtProc {
+// decodeLoad reads the counts and measures of a report, and counts the measures
+// that cannot be true, which are left out. Envoy's own static clusters are no
+// classes.
+func decodeLoad(role fleet.Role, stats []*endpointv3.ClusterStats) (report fleet.LoadReport, refused uint64) {
+	r := reading{role, map[fleet.ClassID]*fleet.ClassLoad{}, map[fleet.PoolID]*fleet.RoundTrip{}, 0}
+	for _, s := range stats {
+		switch name := s.GetClusterName(); name {
+		case "", envoy.XDSCluster:
+		case envoy.ExtProc:
+			r.addRoundTrips(s)
+		default:
+			r.addClass(fleet.ClassID(name), s)
+		}
+	}
+	report.Classes = make([]fleet.ClassLoad, 0, len(r.classes))
+	for _, name := range slices.Sorted(maps.Keys(r.classes)) {
+		report.Classes = append(report.Classes, *r.classes[name])
+	}
+	for _, pool := range slices.Sorted(maps.Keys(r.roundTrips)) {
+		report.RoundTrips = append(report.RoundTrips, *r.roundTrips[pool])
+	}
+	return report, r.refused
+}
+
+func (r *reading) addClass(id fleet.ClassID, s *endpointv3.ClusterStats) {
+	c := r.classes[id]
+	if c == nil {
+		c = &fleet.ClassLoad{Class: id}
+		r.classes[id] = c
+	}
+	if r.role == fleet.RoleExtProc {
 		c.Shed += s.GetTotalDroppedRequests()
 	}
 	for _, l := range s.GetUpstreamLocalityStats() {
@@ -78,8 +97,10 @@ func addStats(c *fleet.ClassLoad, role fleet.Role, s *endpointv3.ClusterStats) {
 			p.Issued += l.GetTotalIssuedRequests()
 			p.Failed += l.GetTotalErrorRequests()
 			p.InFlight += l.GetTotalRequestsInProgress()
-		case role == fleet.RoleExtProc:
+			r.addEngines(p, l.GetUpstreamEndpointStats())
+		case r.role == fleet.RoleExtProc:
 			c.Arrivals += l.GetTotalIssuedRequests()
+			r.addTokens(&c.Tokens, l.GetLoadMetricStats())
 		}
 	}
 }

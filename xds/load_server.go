@@ -111,13 +111,9 @@ func (s *Server) leave() {
 // take passes a report on, once. It never waits: a report that finds no room is
 // dropped and counted.
 func (s *Server) take(id identity, req *loadv3.LoadStatsRequest, elapsed time.Duration) {
-	report := fleet.LoadReport{
-		FrontEnd: id.frontEnd,
-		Node:     id.node,
-		Role:     id.role,
-		Interval: cmp.Or(statedInterval(req.GetClusterStats()), elapsed),
-		Classes:  decodeLoad(id.role, req.GetClusterStats()),
-	}
+	report, refused := decodeLoad(id.role, req.GetClusterStats())
+	report.FrontEnd, report.Node, report.Role = id.frontEnd, id.node, id.role
+	report.Interval = cmp.Or(statedInterval(req.GetClusterStats()), elapsed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -129,6 +125,7 @@ func (s *Server) take(id identity, req *loadv3.LoadStatsRequest, elapsed time.Du
 		return
 	}
 	s.counts.Reports++
+	s.counts.MeasuresRefused += refused
 	select {
 	case s.options.Reports <- report:
 	default:

@@ -52,6 +52,12 @@ var classLoads = rapid.Custom(func(t *rapid.T) []fleet.ClassLoad {
 	return !slices.ContainsFunc(classes, func(c fleet.ClassLoad) bool { return c.Class == envoy.XDSCluster })
 })
 
+// classesOf reads the classes of a report.
+func classesOf(role fleet.Role, stats []*endpointv3.ClusterStats) []fleet.ClassLoad {
+	report, _ := decodeLoad(role, stats)
+	return report.Classes
+}
+
 func sorted(names []string) []string {
 	slices.Sort(names)
 	return names
@@ -62,7 +68,7 @@ func TestLoadReportsReadBackAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := classLoads.Draw(t, "report")
 		interval := time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "interval"))
-		wire, err := proto.Marshal(&loadv3.LoadStatsRequest{ClusterStats: encodeLoad(want, interval)})
+		wire, err := proto.Marshal(&loadv3.LoadStatsRequest{ClusterStats: encodeLoad(fleet.LoadReport{Classes: want}, interval)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +81,7 @@ func TestLoadReportsReadBackAsWritten(t *testing.T) {
 				t.Fatalf("not a valid report: %v", err)
 			}
 		}
-		if diff := cmp.Diff(want, decodeLoad(fleet.RoleExtProc, req.ClusterStats)); diff != "" {
+		if diff := cmp.Diff(want, classesOf(fleet.RoleExtProc, req.ClusterStats)); diff != "" {
 			t.Fatalf("report (-want +got):\n%s", diff)
 		}
 		if got := statedInterval(req.ClusterStats); len(want) > 0 && got != interval {
@@ -111,7 +117,7 @@ func TestDecodeLoadOfAnEnvoy(t *testing.T) {
 		{Pool: "east", Issued: 8, Failed: 2, InFlight: 3},
 		{Pool: "west", Issued: 3, Failed: 1, InFlight: 1},
 	}}}
-	if diff := cmp.Diff(want, decodeLoad(fleet.RoleEnvoy, stats)); diff != "" {
+	if diff := cmp.Diff(want, classesOf(fleet.RoleEnvoy, stats)); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 }
@@ -169,7 +175,7 @@ func (c *counter) add(arrivals, shed uint64) {
 	c.loads[0].Shed += shed
 }
 
-func (c *counter) take() []fleet.ClassLoad {
+func (c *counter) take() fleet.LoadReport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	loads := c.loads
@@ -177,7 +183,7 @@ func (c *counter) take() []fleet.ClassLoad {
 	for _, l := range loads {
 		c.taken += l.Arrivals
 	}
-	return loads
+	return fleet.LoadReport{Classes: loads}
 }
 
 // until adds up reports to a number of arrivals.
@@ -303,7 +309,7 @@ func TestReporterRepeatsABatchUntilItIsAnswered(t *testing.T) {
 		}
 	}
 	batch := next()
-	if got := decodeLoad(fleet.RoleExtProc, batch.ClusterStats); len(got) != 1 || got[0].Arrivals != 3 {
+	if got := classesOf(fleet.RoleExtProc, batch.ClusterStats); len(got) != 1 || got[0].Arrivals != 3 {
 		t.Errorf("batch is %+v, want 3 arrivals", got)
 	}
 	c.add(4, 0) // must not get into the batch under way
@@ -313,7 +319,7 @@ func TestReporterRepeatsABatchUntilItIsAnswered(t *testing.T) {
 		}
 	}
 	following := next()
-	if got := decodeLoad(fleet.RoleExtProc, following.ClusterStats); len(got) != 1 || got[0].Arrivals != 4 {
+	if got := classesOf(fleet.RoleExtProc, following.ClusterStats); len(got) != 1 || got[0].Arrivals != 4 {
 		t.Errorf("following batch is %+v, want 4 arrivals", got)
 	}
 	if batchOf(following) == batchOf(batch) || batchOf(batch) == "" {
@@ -383,7 +389,7 @@ func TestBatchIsCountedOnce(t *testing.T) {
 		stream := s.loadStream(t, node)
 		node.Metadata.Fields[batchKey] = structString(batch)
 		err := stream.Send(&loadv3.LoadStatsRequest{
-			Node: node, ClusterStats: encodeLoad([]fleet.ClassLoad{{Class: "chat", Arrivals: arrivals}}, time.Second),
+			Node: node, ClusterStats: encodeLoad(fleet.LoadReport{Classes: []fleet.ClassLoad{{Class: "chat", Arrivals: arrivals}}}, time.Second),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -59,6 +59,7 @@ var totals = []struct {
 	{desc("reports_unknown_total", "Load reports of front-ends that do not exist."), func(c *Counts) uint64 { return c.ReportsUnknown }},
 	{desc("reports_repeated_total", "Load reports that were taken before."), func(c *Counts) uint64 { return c.ReportsRepeated }},
 	{desc("reports_dropped_total", "Load reports that found no room before the loop."), func(c *Counts) uint64 { return c.ReportsDropped }},
+	{desc("measures_refused_total", "Measures in load reports that cannot be true, left out."), func(c *Counts) uint64 { return c.MeasuresRefused }},
 }
 
 // Unknown front-ends name themselves, so they are counted without a label.

@@ -153,11 +153,11 @@ func TestClientMetrics(t *testing.T) {
 func TestReporterMetrics(t *testing.T) {
 	t.Parallel()
 	s := serve(t, Options{LoadInterval: 10 * time.Millisecond, Reports: make(chan fleet.LoadReport, 1)}, "east")
-	r := NewReporter(s.dial(t), envoy.Node("east", "n1", fleet.RoleExtProc), func() []fleet.ClassLoad { return nil }, zap.NewNop())
+	r := NewReporter(s.dial(t), envoy.Node("east", "n1", fleet.RoleExtProc), func() fleet.LoadReport { return fleet.LoadReport{} }, zap.NewNop())
 	run(t, r.Run)
 	eventually(t, "reports are answered", func() bool { return r.Counters.Answered.Load() > 1 })
 	hold(t, r, map[string]float64{"reporter_streams_total": 1, "reporter_repeated_total": 0})
-	r2 := NewReporter(nil, envoy.Node("east", "n2", fleet.RoleExtProc), func() []fleet.ClassLoad { return nil }, zap.NewNop())
+	r2 := NewReporter(nil, envoy.Node("east", "n2", fleet.RoleExtProc), func() fleet.LoadReport { return fleet.LoadReport{} }, zap.NewNop())
 	r2.fill(time.Now())
 	r2.fill(time.Now()) // no answer came
 	hold(t, r2, map[string]float64{"reporter_repeated_total": 1, "reporter_answered_total": 0})

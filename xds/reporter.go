@@ -31,7 +31,7 @@ type Reporter struct {
 
 	conn  *grpc.ClientConn
 	node  *corev3.Node
-	take  func() []fleet.ClassLoad
+	take  func() fleet.LoadReport
 	log   *zap.Logger
 	batch *loadv3.LoadStatsRequest // not answered yet; nil: none
 	taken time.Time                // when counts were last taken
@@ -46,9 +46,10 @@ type ReporterCounters struct {
 }
 
 // NewReporter returns a reporter for a node of [envoy.Node] on a connection of
-// [Dial]. take returns the counts since its last call and sets them to zero; it is
-// called from Run, and not while the control plane is away.
-func NewReporter(conn *grpc.ClientConn, node *corev3.Node, take func() []fleet.ClassLoad, log *zap.Logger) *Reporter {
+// [Dial]. take returns the counts since its last call, without saying whose they
+// are, and sets them to zero; it is called from Run, and not while the control plane
+// is away.
+func NewReporter(conn *grpc.ClientConn, node *corev3.Node, take func() fleet.LoadReport, log *zap.Logger) *Reporter {
 	return &Reporter{conn: conn, node: node, take: take, log: log}
 }
 

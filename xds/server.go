@@ -113,6 +113,7 @@ type Counts struct {
 	ReportsUnknown   uint64 `json:"reportsUnknown"`   // load reports of front-ends that do not exist
 	ReportsRepeated  uint64 `json:"reportsRepeated"`  // load reports that were taken before
 	ReportsDropped   uint64 `json:"reportsDropped"`   // of these, the ones that found the channel full
+	MeasuresRefused  uint64 `json:"measuresRefused"`  // measures in load reports that cannot be true, left out
 }
 
 // New returns a server that knows no front-end yet.

@@ -14,7 +14,7 @@ import (
 
 // serveAdmin answers what people and programs ask of the process; without an
 // address nobody can ask.
-func serveAdmin(ctx context.Context, l net.Listener, server *extproc.Server, client *xds.Client, reporter *xds.Reporter, log *zap.Logger) error {
+func serveAdmin(ctx context.Context, l net.Listener, p parts, client *xds.Client, reporter *xds.Reporter, log *zap.Logger) error {
 	if l == nil {
 		return nil
 	}
@@ -24,14 +24,16 @@ func serveAdmin(ctx context.Context, l net.Listener, server *extproc.Server, cli
 	}
 	metrics := admin.NewRegistry()
 	err := errors.Join(
-		server.RegisterMetrics(metrics),
+		p.server.RegisterMetrics(metrics),
+		p.outcomes.RegisterMetrics(metrics),
+		p.prober.RegisterMetrics(metrics),
 		client.RegisterMetrics(metrics),
 		reporter.RegisterMetrics(metrics),
 	)
 	if err != nil {
 		return err
 	}
-	return admin.Serve(ctx, l, admin.Handler(admin.Options{Metrics: metrics, Ready: func() error { return ready(server) }}))
+	return admin.Serve(ctx, l, admin.Handler(admin.Options{Metrics: metrics, Ready: func() error { return ready(p.server) }}))
 }
 
 func ready(server *extproc.Server) error {

@@ -28,13 +28,13 @@ func TestAdmin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := extproc.New(zap.NewNop())
+	parts := newParts(options{slowAfter: time.Minute}, zap.NewNop())
 	node := envoy.Node("eu", "eu-1", fleet.RoleExtProc)
-	client := xds.NewClient(conn, node, swap(server), zap.NewNop())
-	reporter := xds.NewReporter(conn, node, server.Take, zap.NewNop())
+	client := xds.NewClient(conn, node, parts.swap, zap.NewNop())
+	reporter := xds.NewReporter(conn, node, parts.take, zap.NewNop())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- serveAdmin(ctx, l, server, client, reporter, zap.NewNop()) }()
+	go func() { done <- serveAdmin(ctx, l, parts, client, reporter, zap.NewNop()) }()
 
 	ask := func(path string, status int, says string) {
 		t.Helper()
@@ -47,7 +47,7 @@ func TestAdmin(t *testing.T) {
 	ask("/readyz", 503, "nothing was heard of the control plane")
 	ask("/metrics", 200, "weir_extproc_serving 0")
 	ask("/status", 404, "/healthz, /readyz, /metrics")
-	server.Swap(extproc.NewTable(&fleet.View{}))
+	parts.server.Swap(extproc.NewTable(&fleet.View{}))
 	ask("/readyz", 200, "ready")
 	ask("/metrics", 200, "weir_extproc_serving 1")
 
@@ -73,7 +73,7 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestNoAdmin(t *testing.T) {
-	if err := serveAdmin(t.Context(), nil, nil, nil, nil, zap.NewNop()); err != nil {
+	if err := serveAdmin(t.Context(), nil, parts{}, nil, nil, zap.NewNop()); err != nil {
 		t.Errorf("without an address: %v", err)
 	}
 }

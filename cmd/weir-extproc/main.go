@@ -21,12 +21,15 @@ import (
 	"weir/admin"
 	"weir/envoy"
 	"weir/extproc"
+	"weir/extproc/outcome"
+	"weir/extproc/roundtrip"
 	"weir/fleet"
 	"weir/xds"
 )
 
 type options struct {
 	frontEnd, nodeID, xds, listen, admin string
+	slowAfter                            time.Duration
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -56,6 +59,7 @@ func parse(args []string) (o options, err error) {
 	f.StringVar(&o.xds, "xds", "", "`host:port` of the control plane")
 	f.StringVar(&o.listen, "listen", "", "`ip:port` to serve Envoy on, or the absolute path of a Unix socket, which only its owner and group may open: Envoy's user must be one of them")
 	f.StringVar(&o.admin, "admin", "", "`ip:port` of the admin API; empty: none")
+	f.DurationVar(&o.slowAfter, "slow-after", outcome.DefaultSlowAfter, "`time` after which an attempt without a first token is slow; more than a second")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -71,7 +75,41 @@ func parse(args []string) (o options, err error) {
 	if err := checkListen(o.listen); err != nil {
 		return o, fmt.Errorf("--listen: %w", err)
 	}
+	if o.slowAfter <= time.Second {
+		return o, errors.New("--slow-after: want more than 1s, which is how often Envoy tells of attempts")
+	}
 	return o, nil
+}
+
+// parts are what Envoy and the control plane speak to.
+type parts struct {
+	server   *extproc.Server
+	outcomes *outcome.Recorder
+	prober   *roundtrip.Prober
+}
+
+func newParts(o options, log *zap.Logger) parts {
+	return parts{extproc.New(log.Named("extproc")), outcome.New(o.slowAfter), roundtrip.New()}
+}
+
+// swap has all parts go by what the control plane says.
+func (p parts) swap(r *envoy.Resources) error {
+	v, err := envoy.Decode(r)
+	if err != nil {
+		return err
+	}
+	p.outcomes.Swap(v)
+	p.prober.Swap(v)
+	p.server.Swap(extproc.NewTable(v))
+	return nil
+}
+
+// take is what was counted since it was last taken.
+func (p parts) take() fleet.LoadReport {
+	return fleet.LoadReport{
+		Classes:    append(p.server.Take(), p.outcomes.Take()...),
+		RoundTrips: p.prober.Take(),
+	}
 }
 
 // serve runs until the context ends. A control plane that is not there yet is
@@ -94,38 +132,29 @@ func serve(ctx context.Context, o options) error {
 		return errors.Join(err, l.Close())
 	}
 	defer conn.Close()
-	server := extproc.New(log.Named("extproc"))
+	parts := newParts(o, log)
 	node := envoy.Node(fleet.FrontEndID(o.frontEnd), o.nodeID, fleet.RoleExtProc)
-	client := xds.NewClient(conn, node, swap(server), log.Named("xds"))
-	reporter := xds.NewReporter(conn, node, server.Take, log.Named("load"))
+	client := xds.NewClient(conn, node, parts.swap, log.Named("xds"))
+	reporter := xds.NewReporter(conn, node, parts.take, log.Named("load"))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return client.Run(ctx) })
 	group.Go(func() error { return reporter.Run(ctx) })
-	group.Go(func() error { return answer(ctx, server, l) })
-	group.Go(func() error { return serveAdmin(ctx, asked, server, client, reporter, log.Named("admin")) })
+	group.Go(func() error { return parts.prober.Run(ctx) })
+	group.Go(func() error { return parts.answer(ctx, l) })
+	group.Go(func() error { return serveAdmin(ctx, asked, parts, client, reporter, log.Named("admin")) })
 	log.Info("serving Envoy", zap.String("listen", o.listen), zap.String("frontEnd", o.frontEnd), zap.String("node", o.nodeID))
 	return group.Wait()
-}
-
-func swap(server *extproc.Server) func(*envoy.Resources) error {
-	return func(r *envoy.Resources) error {
-		v, err := envoy.Decode(r)
-		if err != nil {
-			return err
-		}
-		server.Swap(extproc.NewTable(v))
-		return nil
-	}
 }
 
 // patience is how long requests under way may take to be answered at the end.
 const patience = time.Second
 
-func answer(ctx context.Context, server *extproc.Server, l net.Listener) error {
+func (p parts) answer(ctx context.Context, l net.Listener) error {
 	g := grpc.NewServer(extproc.ServerOptions()...)
-	server.Register(g)
+	p.server.Register(g)
+	p.outcomes.Register(g)
 	ended := context.AfterFunc(ctx, func() {
-		server.Drain()
+		p.server.Drain()
 		time.AfterFunc(patience, g.Stop) // streams last as long as their requests
 	})
 	defer ended()

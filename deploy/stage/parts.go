@@ -67,8 +67,8 @@ func (s *Stage) startNode(ctx context.Context, id fleet.FrontEndID, name string)
 	}
 	n := node{id, name, admin}
 	s.nodes[name] = n
-	_, err = s.launch("extproc-"+name, s.bin("weir-extproc"), "--front-end", string(id), "--node-id", name,
-		"--xds", s.XDS, "--listen", s.Socket(name), "--admin", extProcAdmin)
+	flags := []string{"--front-end", string(id), "--node-id", name, "--xds", s.XDS, "--listen", s.Socket(name), "--admin", extProcAdmin}
+	_, err = s.launch("extproc-"+name, s.bin("weir-extproc"), append(flags, s.options.ExtProcFlags...)...)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,9 @@ type Options struct {
 	Edit      func(string) string // changes the staged fleet file's text; nil: nothing
 	// EngineFlags adds flags to the engines of a pool; nil: none.
 	EngineFlags func(fleet.PoolID) []string
-	Llama       *Llama // runs the pools of type llamacpp; nil: mock engines do
+	// ExtProcFlags are more flags for every weir-extproc.
+	ExtProcFlags []string
+	Llama        *Llama // runs the pools of type llamacpp; nil: mock engines do
 	// Distances makes the network of the fleet file real: each front-end's Envoys
 	// speak from an address of their own, and engines answer it after its round trip.
 	Distances bool

@@ -1,0 +1,104 @@
+package envoy
+
+import (
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	grpclogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/grpc/v3"
+	jsonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/content_parsers/json/v3"
+	jsonmetadatav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/json_to_metadata/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	ssev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/sse_to_metadata/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
+)
+
+// The access log tells weir-extproc what became of each request: one entry for
+// each attempt, another each second while it lasts, and one for the whole request,
+// with the tokens that its answer says it used. Entries may be lost; nothing but
+// statistics rests on them.
+
+// Tags of an attempt's entries: decimal microseconds, or [NoValue].
+const (
+	TagFirstByte = "first_us" // from the first byte sent to the first byte of the answer's body
+	TagDecode    = "decode_us"
+	NoValue      = "-" // of a tag whose moment has not come
+)
+
+// Keys of the tokens that an answer says it used, in the request's metadata under
+// [UsageNamespace].
+const (
+	UsageNamespace = "weir.usage"
+	UsagePrompt    = "prompt"
+	UsageOutput    = "output"
+	UsageCached    = "cached"
+)
+
+const (
+	attemptSeconds = 1   // between two entries of an attempt that lasts
+	bufferSeconds  = 0.1 // that entries wait for others
+	maxEvent       = 1 << 20
+)
+
+func routerFilter() *hcmv3.HttpFilter {
+	return filter("router", &routerv3.Router{
+		SuppressEnvoyHeaders: true,
+		UpstreamLog:          []*accesslogv3.AccessLog{accessLog()},
+		UpstreamLogOptions:   &routerv3.Router_UpstreamAccessLogOptions{UpstreamLogFlushInterval: seconds(attemptSeconds)},
+	})
+}
+
+// accessLog writes to weir-extproc. It is the same for attempts and for whole
+// requests, so that both take one stream and come in order.
+func accessLog() *accesslogv3.AccessLog {
+	return &accesslogv3.AccessLog{
+		Name: "weir-extproc",
+		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&grpclogv3.HttpGrpcAccessLogConfig{
+			CommonConfig: &grpclogv3.CommonGrpcAccessLogConfig{
+				LogName:             "weir",
+				GrpcService:         grpcService(ExtProc),
+				TransportApiVersion: corev3.ApiVersion_V3,
+				BufferFlushInterval: seconds(bufferSeconds),
+				CustomTags: []*tracingv3.CustomTag{
+					tag(TagFirstByte, "%COMMON_DURATION(US_TX_BEG:US_RX_BODY_BEG:us)%"),
+					tag(TagDecode, "%COMMON_DURATION(US_RX_BODY_BEG:US_RX_END:us)%"),
+				},
+			},
+			AdditionalResponseHeadersToLog: []string{"content-type"},
+		})},
+	}
+}
+
+func tag(name, operators string) *tracingv3.CustomTag {
+	return &tracingv3.CustomTag{Tag: name, Type: &tracingv3.CustomTag_Value{Value: operators}}
+}
+
+// usageFilter reads from the events of a streamed answer how many tokens it used,
+// in the words of each of the APIs. It passes everything on as it comes.
+func usageFilter() *hcmv3.HttpFilter {
+	return filter("usage", &ssev3.SseToMetadata{ResponseRules: &ssev3.SseToMetadata_ProcessingRules{
+		MaxEventSize: u32(maxEvent),
+		ContentParser: extension("envoy.content_parsers.json", &jsonv3.JsonContentParser{Rules: []*jsonv3.JsonContentParser_RuleConfig{
+			usage(UsagePrompt, "usage", "prompt_tokens"),
+			usage(UsageOutput, "usage", "completion_tokens"),
+			usage(UsageCached, "usage", "prompt_tokens_details", "cached_tokens"),
+			usage(UsagePrompt, "response", "usage", "input_tokens"),
+			usage(UsageOutput, "response", "usage", "output_tokens"),
+			usage(UsageCached, "response", "usage", "input_tokens_details", "cached_tokens"),
+			usage(UsagePrompt, "message", "usage", "input_tokens"),
+			usage(UsageCached, "message", "usage", "cache_read_input_tokens"),
+			usage(UsageOutput, "usage", "output_tokens"),
+		}}),
+	}})
+}
+
+func usage(key string, path ...string) *jsonv3.JsonContentParser_RuleConfig {
+	rule := &jsonmetadatav3.JsonToMetadata_Rule{OnPresent: &jsonmetadatav3.JsonToMetadata_KeyValuePair{
+		MetadataNamespace: UsageNamespace, Key: key, Type: jsonmetadatav3.JsonToMetadata_NUMBER,
+	}}
+	for _, name := range path {
+		rule.Selectors = append(rule.Selectors, &jsonmetadatav3.JsonToMetadata_Selector{
+			Selector: &jsonmetadatav3.JsonToMetadata_Selector_Key{Key: name},
+		})
+	}
+	return &jsonv3.JsonContentParser_RuleConfig{Rule: rule}
+}

@@ -1,0 +1,94 @@
+package outcome
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/fleet"
+)
+
+// metrics are totals since the start, by class and pool; views bound them.
+type metrics struct {
+	outcomes          *prometheus.CounterVec
+	ttft, tbt         *prometheus.HistogramVec
+	prompt, output    *prometheus.CounterVec
+	requests, guessed *prometheus.CounterVec
+}
+
+func newMetrics() metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_extproc_" + name + "_total", Help: help}, labels)
+	}
+	histogram := func(name, help string, from, to float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_extproc_" + name + "_seconds", Help: help, Buckets: bounds(from, to),
+		}, []string{"class", "pool"})
+	}
+	return metrics{
+		outcomes: counter("attempts", "Attempts at engines, by what became of them.", "class", "pool", "outcome"),
+		ttft:     histogram("time_to_first_token", "Time from the first byte sent to an engine to the first byte of its streamed answer's body; of slow attempts, what was waited.", 0.01, 180),
+		tbt:      histogram("time_between_tokens", "Mean time between the tokens of each streamed answer.", 0.001, 3),
+		prompt:   counter("prompt_tokens", "Prompt tokens of requests that were answered.", "class"),
+		output:   counter("output_tokens", "Output tokens of requests that were answered.", "class"),
+		requests: counter("requests_with_tokens", "Requests whose tokens are counted.", "class"),
+		guessed:  counter("requests_with_estimated_tokens", "Requests whose tokens are estimated from bytes, their answers not saying.", "class"),
+	}
+}
+
+// bounds are every second one of the bins of a load report, from one that is at
+// least so short to one that is at least so long, in seconds.
+func bounds(from, to float64) []float64 {
+	var all []float64
+	for i := 0; i < fleet.Bins; i += 2 {
+		if b := fleet.BinBound(i); b >= from {
+			all = append(all, b)
+			if b >= to {
+				break
+			}
+		}
+	}
+	return all
+}
+
+func (m *metrics) tokens(c fleet.ClassID, u usage) {
+	class := string(c)
+	m.prompt.WithLabelValues(class).Add(u.prompt)
+	m.output.WithLabelValues(class).Add(u.output)
+	m.requests.WithLabelValues(class).Inc()
+	if u.estimated {
+		m.guessed.WithLabelValues(class).Inc()
+	}
+}
+
+// forget drops the metrics of a class that is no more.
+func (m *metrics) forget(c fleet.ClassID) {
+	of := prometheus.Labels{"class": string(c)}
+	for _, each := range []*prometheus.CounterVec{m.outcomes, m.prompt, m.output, m.requests, m.guessed} {
+		each.DeletePartialMatch(of)
+	}
+	m.ttft.DeletePartialMatch(of)
+	m.tbt.DeletePartialMatch(of)
+}
+
+// RegisterMetrics has what the recorder counts collected.
+func (r *Recorder) RegisterMetrics(to prometheus.Registerer) error {
+	m, c := &r.metrics, &r.Counters
+	var errs []error
+	for _, each := range []prometheus.Collector{
+		m.outcomes, m.ttft, m.tbt, m.prompt, m.output, m.requests, m.guessed,
+		total("log_entries", "Entries of Envoy's access log.", c.Entries.Load),
+		total("log_entries_elsewhere", "Entries of the access log that say nothing of an engine.", c.Elsewhere.Load),
+		total("log_entries_unknown", "Entries of the access log of an engine that its class does not have.", c.Unknown.Load),
+		total("attempts_untracked", "Attempts counted at their end alone, too many being under way.", c.Untracked.Load),
+		total("attempts_forgotten", "Attempts under way whose end was never heard of.", c.Forgotten.Load),
+	} {
+		errs = append(errs, to.Register(each))
+	}
+	return errors.Join(errs...)
+}
+
+func total(name, help string, n func() uint64) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_extproc_" + name + "_total", Help: help},
+		func() float64 { return float64(n()) })
+}

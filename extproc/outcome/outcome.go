@@ -1,0 +1,227 @@
+// Package outcome learns what became of requests, as users see it, from the access
+// log that Envoy writes to weir-extproc: time to first token and between tokens,
+// failures, and tokens, for each class, pool and engine.
+//
+// The log may lose entries, or never come: nothing but statistics rests on it.
+package outcome
+
+import (
+	"errors"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weir/fleet"
+)
+
+// DefaultSlowAfter is how long a first token may take.
+const DefaultSlowAfter = 30 * time.Second
+
+const maxTokens = 1e9 // of one request
+
+// Recorder receives the access log and sums it up.
+type Recorder struct {
+	accesslogv3.UnimplementedAccessLogServiceServer
+
+	Counters Counters
+
+	slowAfter time.Duration
+	places    atomic.Pointer[places]
+	metrics   metrics
+
+	mu   sync.Mutex // guards what follows: Envoy's workers each have a stream
+	open open
+	sum  sum
+}
+
+// Counters count what the recorder did. Any goroutine may read them.
+type Counters struct {
+	Entries   atomic.Uint64 // of the log
+	Elsewhere atomic.Uint64 // those that say nothing of an engine
+	Unknown   atomic.Uint64 // those of an engine that the class does not have: it left, or is yet to come
+	Untracked atomic.Uint64 // attempts that lasted, of which too many were under way: they count at their end alone
+	Forgotten atomic.Uint64 // attempts that lasted, whose end was never heard of
+}
+
+// New returns a recorder that takes an attempt for slow whose first byte takes
+// longer than slowAfter.
+func New(slowAfter time.Duration) *Recorder {
+	return &Recorder{slowAfter: slowAfter, metrics: newMetrics(), open: open{}, sum: newSum()}
+}
+
+// Register adds the access log service to a gRPC server.
+func (r *Recorder) Register(s grpc.ServiceRegistrar) {
+	accesslogv3.RegisterAccessLogServiceServer(s, r)
+}
+
+// Swap makes v the view by which entries are believed: what they say of classes and
+// engines that a view does not have is not counted.
+func (r *Recorder) Swap(v *fleet.View) {
+	known := newPlaces(v)
+	r.places.Store(known)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id := range r.sum.classes {
+		if _, ok := (*known)[id]; !ok {
+			delete(r.sum.classes, id)
+			r.metrics.forget(id)
+		}
+	}
+}
+
+// StreamAccessLogs takes one worker's log.
+func (r *Recorder) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.take(m, time.Now())
+	}
+}
+
+func (r *Recorder) take(m *accesslogv3.StreamAccessLogsMessage, now time.Time) {
+	known := r.places.Load()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, logged := range m.GetHttpLogs().GetLogEntry() {
+		r.Counters.Entries.Add(1)
+		e := read(logged)
+		if e.moment == elsewhere {
+			r.Counters.Elsewhere.Add(1)
+			continue
+		}
+		p, ok := known.find(e.class, e.engine)
+		if !ok {
+			r.Counters.Unknown.Add(1)
+			continue
+		}
+		r.count(&e, p, now)
+	}
+}
+
+func (r *Recorder) count(e *entry, p place, now time.Time) {
+	switch e.moment {
+	case during:
+		r.goesOn(e, p, now)
+	case attemptOver:
+		r.attemptOver(e, p)
+	case requestOver:
+		r.requestOver(e, p)
+	}
+}
+
+// goesOn notes of an attempt that lasts its first token as soon as it is there, and
+// that it is slow as soon as its time is up.
+func (r *Recorder) goesOn(e *entry, p place, now time.Time) {
+	a := r.open.at(e, now)
+	if a == nil {
+		r.Counters.Untracked.Add(1)
+		return
+	}
+	switch age := now.Sub(e.began); {
+	case a.judged:
+	case e.first.known:
+		a.judged = e.stream
+		r.firstByte(e, p)
+	case age > r.patience(e):
+		a.judged, a.slow = true, true
+		r.outcome(p, fleet.Slow)
+		r.ttft(p, age.Seconds())
+	}
+}
+
+// patience is how long the first byte of an answer may take. An answer without
+// headers yet may be one in one piece, which comes late where such are long.
+func (r *Recorder) patience(e *entry) time.Duration {
+	if e.status == 0 {
+		return max(r.slowAfter, time.Duration(2*r.sum.class(e.class).longestWhole*float64(time.Second)))
+	}
+	return r.slowAfter
+}
+
+func (r *Recorder) attemptOver(e *entry, p place) {
+	a := r.open.end(e, byAttempt)
+	if !a.judged {
+		r.firstByte(e, p)
+	}
+	if o, known := e.outcome(); known && !a.slow {
+		r.outcome(p, o)
+	}
+}
+
+// firstByte counts the first byte of a good answer.
+func (r *Recorder) firstByte(e *entry, p place) {
+	switch {
+	case !e.first.known || e.status/100 != 2:
+	case e.stream:
+		r.ttft(p, e.first.value)
+	case e.decode.known:
+		r.sum.engine(p).Whole++
+		c := r.sum.class(e.class)
+		c.longestWhole = max(c.longestWhole, e.first.value)
+	}
+}
+
+func (r *Recorder) requestOver(e *entry, p place) {
+	a := r.open.end(e, byRequest)
+	if o, known := e.unfinished(); known && !a.slow {
+		r.outcome(p, o)
+	}
+	if e.status/100 == 2 && e.decode.known && !e.lost && !e.left {
+		r.tokens(e, p)
+	}
+}
+
+// tokens counts the tokens of a whole answer, and from those of a stream the mean
+// time between two.
+func (r *Recorder) tokens(e *entry, p place) {
+	c := r.sum.class(e.class)
+	u := c.usage(e)
+	c.tokens.Requests++
+	if u.estimated {
+		c.tokens.Estimated++
+	}
+	c.tokens.Prompt += u.prompt
+	c.tokens.Output += u.output
+	c.tokens.Cached += e.cached.value
+	r.metrics.tokens(e.class, u)
+	if e.stream && u.believable && u.output >= 2 {
+		r.tbt(p, e.decode.value/(u.output-1))
+	}
+}
+
+func (r *Recorder) outcome(p place, o fleet.Outcome) {
+	r.sum.engine(p).Outcomes[o]++
+	r.metrics.outcomes.WithLabelValues(string(p.class), string(p.pool), o.String()).Inc()
+}
+
+func (r *Recorder) ttft(p place, seconds float64) {
+	r.sum.engine(p).TTFT.Observe(seconds)
+	r.metrics.ttft.WithLabelValues(string(p.class), string(p.pool)).Observe(seconds)
+}
+
+func (r *Recorder) tbt(p place, seconds float64) {
+	seconds = math.Max(seconds, 0)
+	r.sum.engine(p).TBT.Observe(seconds)
+	r.metrics.tbt.WithLabelValues(string(p.class), string(p.pool)).Observe(seconds)
+}
+
+// Take returns what was counted since it was last called, by class, and begins
+// anew. Attempts whose end was lost are forgotten.
+func (r *Recorder) Take() []fleet.ClassLoad {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Counters.Forgotten.Add(r.open.forget(time.Now()))
+	return r.sum.take()
+}
