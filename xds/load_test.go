@@ -339,9 +339,7 @@ func (s *served) loadStream(t *testing.T, node *corev3.Node) loadv3.LoadReportin
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&loadv3.LoadStatsRequest{Node: node}); err != nil {
-		t.Fatal(err)
-	}
+	_ = stream.Send(&loadv3.LoadStatsRequest{Node: node}) // should it fail, Recv says why
 	return stream
 }
 
