@@ -31,10 +31,10 @@ func (f *found) reset() {
 	f.declared, f.cut, f.points, f.tallies = false, false, f.points[:0], f.tallies[:0]
 }
 
-// admit says whether one more series may be kept.
-func (r *Reader) admit(s *slot) bool {
-	if r.series >= maxSeries {
-		r.drop(s, "the page has too many series", nil)
+// admit says whether a metric that has so many series may have one more.
+func (r *Reader) admit(s *slot, already int) bool {
+	if already >= maxSeries {
+		r.drop(s, "it has too many series", nil)
 		return false
 	}
 	r.series++
@@ -45,7 +45,7 @@ func (r *Reader) point(s *slot, f *found, id selection, x float64) {
 	same := func(p point) bool { return p.series == id.series }
 	if slices.ContainsFunc(f.points, same) {
 		r.drop(s, "its series is there twice", nil)
-	} else if r.admit(s) {
+	} else if r.admit(s, len(f.points)) {
 		f.points = append(f.points, point{id.identity, x})
 	}
 }
@@ -57,10 +57,10 @@ func (r *Reader) tally(s *slot, f *found, id selection) *tally {
 			return &f.tallies[i]
 		}
 	}
-	if !r.admit(s) {
+	n := len(f.tallies)
+	if !r.admit(s, n) {
 		return nil
 	}
-	n := len(f.tallies)
 	if n == cap(f.tallies) {
 		f.tallies = append(f.tallies, tally{})
 	}

@@ -16,7 +16,7 @@ const (
 	// skipped.
 	maxLine = 16 << 10
 
-	maxSeries  = 2048  // of all metrics of a page that are kept
+	maxSeries  = 512   // of one metric
 	maxBuckets = 16384 // of all histograms of a page
 	maxNotes   = 16    // of one page
 	maxQuoted  = 80    // bytes of a page's own text in a note
@@ -66,7 +66,7 @@ func (r *Reader) Read(src io.Reader, likely string) (Page, error) {
 
 func (r *Reader) reset(src io.Reader) {
 	r.in.Reset(src)
-	if r.series > maxSeries/8 || r.buckets > maxBuckets/4 {
+	if r.series > maxSeries || r.buckets > maxBuckets/4 {
 		r.found = make([]found, len(r.table.slots)) // do not keep what one odd page needed
 	}
 	for i := range r.found {

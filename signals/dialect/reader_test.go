@@ -183,8 +183,8 @@ func TestLongLines(t *testing.T) {
 // A reader forgets a page when it reads the next.
 func TestReaderKeepsNothing(t *testing.T) {
 	r := newReader()
-	if _, err := r.Read(newEndless(), ""); err == nil {
-		t.Fatal("an endless page was read to its end")
+	if _, err := r.Read(io.LimitReader(newEndless(), 2<<20), ""); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range []string{"lmdeploy-dp2.prom", "sglang-0.4.3.prom", "lmdeploy-dp2.prom"} {
 		got, err := r.Read(strings.NewReader(fixture(t, name)), "")
