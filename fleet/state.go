@@ -7,9 +7,10 @@ import "time"
 type State struct {
 	Fleet    *Fleet
 	Demand   map[Stream]Demand
-	Pools    map[PoolID]PoolState // a missing pool is one that nothing is known of
-	Network  map[Link]float64     // measured round trips in seconds; a missing link has its declared one
-	Previous *Plan                // nil: none
+	Pools    map[PoolID]PoolState    // a missing pool is one that nothing is known of
+	Network  map[Link]float64        // measured round trips in seconds; a missing link has its declared one
+	Tokens   map[ClassID]TokenBelief // measured sizes of requests; a missing class has its declared one
+	Previous *Plan                   // nil: none
 }
 
 // Stream is the traffic of one class at one front-end.
@@ -42,6 +43,7 @@ type PoolState struct {
 	Engines        map[EngineID]Readiness // a missing engine is Unknown
 	Health         float64                // 0 < health ≤ 1 scales the capacity; 0 stands for unknown, taken as 1
 	CapacityFactor float64                // 0.3–1.1: the evidence against the profile; 0 stands for unknown, taken as 1
+	Signals        PoolSignals
 }
 
 // Readiness is what health checks say of an engine.

@@ -14,6 +14,7 @@ func (c *Counters) RegisterMetrics(r prometheus.Registerer) error {
 		r.Register(newCounter("reports_unknown", "Load reports from front-ends that the fleet does not name.", &c.ReportsUnknown)),
 		r.Register(newCounter("classes_unknown", "Entries of load reports for classes that the fleet does not name.", &c.ClassesUnknown)),
 		r.Register(newCounter("nodes_refused", "Load reports from nodes beyond the cap of their front-end.", &c.NodesRefused)),
+		r.Register(newCounter("samples_unknown", "Scrapes of engines that the fleet does not name.", &c.SamplesUnknown)),
 		r.Register(newCounter("probes_unknown", "Probes of engines that the fleet does not name.", &c.ProbesUnknown)),
 		r.Register(newCounter("streams_stood_in", "Demands that rested on Envoy's counts, at least in part, once a round.", &c.StreamsStoodIn)),
 		r.Register(newCounter("streams_forgotten", "Demands that fell back from measured to declared, once a round.", &c.StreamsForgotten)),

@@ -24,6 +24,7 @@ func TestMetrics(t *testing.T) {
 	c.ReportsUnknown.Add(2)
 	c.ClassesUnknown.Add(3)
 	c.NodesRefused.Add(4)
+	c.SamplesUnknown.Add(9)
 	c.ProbesUnknown.Add(5)
 	c.StreamsStoodIn.Add(6)
 	c.StreamsForgotten.Add(7)
@@ -51,6 +52,7 @@ func TestMetrics(t *testing.T) {
 		"reports_unknown_total":   2,
 		"classes_unknown_total":   3,
 		"nodes_refused_total":     4,
+		"samples_unknown_total":   9,
 		"probes_unknown_total":    5,
 		"streams_stood_in_total":  6,
 		"streams_forgotten_total": 7,

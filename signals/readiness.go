@@ -17,6 +17,7 @@ const (
 type pool struct {
 	engines  map[fleet.EngineID]*engine
 	answered time.Time // when a front-end last reported answered requests
+	burden   *burden
 }
 
 // engine is what its probes said.
@@ -24,6 +25,7 @@ type engine struct {
 	verdict fleet.Readiness
 	against int  // probes in a row that contradict the verdict
 	silent  bool // the last probe had no answer
+	told    told
 }
 
 func (e *engine) observe(p Probe) {

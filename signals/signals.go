@@ -49,6 +49,7 @@ type Counters struct {
 	ReportsUnknown   atomic.Uint64 // load reports from front-ends that the fleet does not name
 	ClassesUnknown   atomic.Uint64 // entries of load reports for classes that the fleet does not name
 	NodesRefused     atomic.Uint64 // load reports from nodes beyond the cap of their front-end
+	SamplesUnknown   atomic.Uint64 // scrapes of engines that the fleet does not name
 	ProbesUnknown    atomic.Uint64 // probes of engines that the fleet does not name
 	StreamsStoodIn   atomic.Uint64 // demands that rested on Envoy's counts, at least in part, once a state
 	StreamsForgotten atomic.Uint64 // demands that fell back from measured to declared, once a state

@@ -24,6 +24,8 @@ type Tracker struct {
 	fleet     *fleet.Fleet
 	frontEnds map[fleet.FrontEndID]*frontEnd
 	pools     map[fleet.PoolID]*pool
+	sizes     map[fleet.ClassID]*sizes
+	distances map[fleet.Link]*distance
 }
 
 // NewTracker returns a tracker that has heard nothing yet.
@@ -31,6 +33,8 @@ func NewTracker(f *fleet.Fleet) *Tracker {
 	t := &Tracker{
 		frontEnds: map[fleet.FrontEndID]*frontEnd{},
 		pools:     map[fleet.PoolID]*pool{},
+		sizes:     map[fleet.ClassID]*sizes{},
+		distances: map[fleet.Link]*distance{},
 	}
 	t.SetFleet(f)
 	return t
@@ -53,14 +57,16 @@ func (t *Tracker) SetFleet(f *fleet.Fleet) {
 		pools[f.Pools[i].ID] = keepPool(t.pools[f.Pools[i].ID], &f.Pools[i])
 	}
 	t.frontEnds, t.pools = frontEnds, pools
+	deleteKeys(t.sizes, func(id fleet.ClassID) bool { return f.Class(id) == nil })
+	deleteKeys(t.distances, func(l fleet.Link) bool { return f.FrontEnd(l.FrontEnd) == nil || f.Pool(l.Pool) == nil })
 }
 
 func keepPool(old *pool, p *fleet.Pool) *pool {
-	fresh := &pool{engines: map[fleet.EngineID]*engine{}}
+	fresh := &pool{engines: map[fleet.EngineID]*engine{}, burden: newBurden()}
 	if old == nil {
 		old = fresh
 	}
-	fresh.answered = old.answered
+	fresh.answered, fresh.burden = old.answered, old.burden
 	for _, id := range p.Engines {
 		e := old.engines[id]
 		if e == nil {
@@ -93,6 +99,7 @@ func (t *Tracker) ObserveLoad(now time.Time, r fleet.LoadReport) {
 	}
 	t.countUnknown(&r)
 	n.client(r.Role).observe(now, t.fleet.Classes, r)
+	t.observeService(now, &r)
 	if r.Role != fleet.RoleExtProc {
 		n.answers(r, func(id fleet.PoolID) {
 			if p := t.pools[id]; p != nil {
@@ -152,8 +159,10 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 		Demand:   make(map[fleet.Stream]fleet.Demand, len(t.fleet.FrontEnds)*len(t.fleet.Classes)),
 		Pools:    make(map[fleet.PoolID]fleet.PoolState, len(t.pools)),
 		Network:  map[fleet.Link]float64{},
+		Tokens:   map[fleet.ClassID]fleet.TokenBelief{},
 		Previous: previous,
 	}
+	t.measured(now, s)
 	newest := t.newest()
 	for i := range t.fleet.FrontEnds {
 		t.demand(s, &t.fleet.FrontEnds[i], newest)
@@ -164,6 +173,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 			t.Counters.PoolsDoubted.Add(1)
 		}
 		s.Pools[id] = st
+		s.Pools[id] = p.believe(now, s, s.Fleet.Pool(id), st)
 	}
 	return s
 }

@@ -36,7 +36,7 @@ func check(s *fleet.State) error {
 		p.network(s, &s.Fleet.Pools[i])
 	}
 	for i := range s.Fleet.Classes {
-		p.class(s.Fleet, &s.Fleet.Classes[i])
+		p.class(s, &s.Fleet.Classes[i])
 	}
 	for i := range s.Fleet.FrontEnds {
 		p.demand(s, s.Fleet.FrontEnds[i].ID)
@@ -81,13 +81,13 @@ func (p *problems) curve(c fleet.Curve, format string, id any) {
 	}
 }
 
-func (p *problems) class(f *fleet.Fleet, c *fleet.Class) {
-	p.tokens(c.Tokens, "class %s", c.ID)
+func (p *problems) class(s *fleet.State, c *fleet.Class) {
+	p.tokens(s.TokensOf(c), "class %s", c.ID)
 	p.number(c.Weights.TTFT, "class %s: weight of TTFT", c.ID)
 	p.number(c.Weights.TBT, "class %s: weight of TBT", c.ID)
-	for i := range f.Pools {
-		pool := &f.Pools[i]
-		if work := pool.Profile.Work(c.Tokens); c.Eligible(pool) && !(work > 0 && natural(work)) {
+	for i := range s.Fleet.Pools {
+		pool := &s.Fleet.Pools[i]
+		if work := pool.Profile.Work(s.TokensOf(c)); c.Eligible(pool) && !(work > 0 && natural(work)) {
 			p.add("class %s: a request is %v engine-seconds of work at pool %s: want a finite number above 0", c.ID, work, pool.ID)
 		}
 	}

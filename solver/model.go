@@ -105,12 +105,12 @@ func (m *model) newClass(c *fleet.Class) *class {
 	out := &class{Class: c}
 	for _, p := range m.pools {
 		if c.Eligible(p.Pool) && len(p.Engines) > 0 {
-			out.options = append(out.options, option{pool: p, work: p.Profile.Work(c.Tokens)})
+			out.options = append(out.options, option{pool: p, work: p.Profile.Work(m.state.TokensOf(c))})
 		}
 	}
 	fastest := fastestDecode(out.options)
 	for i := range out.options {
-		out.options[i].base = base(c, &out.options[i].pool.Profile, fastest)
+		out.options[i].base = base(c, m.state.TokensOf(c), &out.options[i].pool.Profile, fastest)
 	}
 	return out
 }
@@ -162,13 +162,13 @@ func fastestDecode(options []option) float64 {
 // base is what a request of the class takes on an idle replica, as far as the
 // choice of pool changes it: TTFT, and the decode time that a faster SKU would
 // save. A pool whose TBT is not known is taken to be as fast as the fastest.
-func base(c *fleet.Class, p *fleet.Profile, fastest float64) float64 {
+func base(c *fleet.Class, size fleet.Tokens, p *fleet.Profile, fastest float64) float64 {
 	seconds := c.Weights.TTFT * p.TTFT.At(0)
 	if len(p.TBT) == 0 {
 		return seconds
 	}
-	output := c.Tokens.Output
-	if c.Tokens == (fleet.Tokens{}) {
+	output := size.Output
+	if size == (fleet.Tokens{}) {
 		output = p.Reference.Output
 	}
 	return seconds + c.Weights.TBT*output*(p.TBT.At(0)-fastest)

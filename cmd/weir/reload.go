@@ -66,6 +66,7 @@ func (p *plane) reload(text []byte) bool {
 		return false
 	}
 	p.prober.SetFleet(f)
+	p.scraper.SetFleet(f)
 	p.log.Info("fleet file read again", zap.String("file", p.file))
 	return true
 }

@@ -18,6 +18,7 @@ import (
 	"weir/envoy"
 	"weir/fleet"
 	"weir/signals"
+	"weir/signals/scrape"
 	"weir/xds"
 )
 
@@ -67,6 +68,7 @@ type plane struct {
 	log     *zap.Logger
 	tracker *signals.Tracker
 	prober  *signals.Prober
+	scraper *scrape.Scraper
 	server  *xds.Server
 	reports chan fleet.LoadReport
 	loop    *control.Loop
@@ -93,6 +95,9 @@ func newPlane(file, text string, f *fleet.Fleet, state string, log *zap.Logger) 
 	p.prober = signals.NewProber(log.Named("probe"), f, func(probe signals.Probe) {
 		p.loop.Post(func(now time.Time) { p.tracker.ObserveProbe(now, probe) })
 	})
+	p.scraper = scrape.New(log.Named("scrape"), f, signals.NewEngineClient, func(s scrape.Sample) {
+		p.loop.Post(func(time.Time) { p.tracker.ObserveSample(s) })
+	})
 	p.server.SetFrontEnds(frontEnds(f))
 	return p
 }
@@ -102,6 +107,7 @@ func (p *plane) run(ctx context.Context, l, asked net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.server.Run(ctx, l) })
 	group.Go(func() error { return p.prober.Run(ctx) })
+	group.Go(func() error { return p.scraper.Run(ctx) })
 	group.Go(func() error { return p.loop.Run(ctx) })
 	group.Go(func() error { return p.takeReports(ctx) })
 	group.Go(func() error { return p.watch(ctx) })

@@ -1,0 +1,53 @@
+package fleet
+
+import "time"
+
+// Reading is a value that somebody told, and when. The zero Reading is unknown:
+// never a zero.
+type Reading struct {
+	Value float64
+	At    time.Time // when it was read; zero: never
+	Stale bool      // nothing newer could be had, or it cannot be true any more
+}
+
+// Known says whether there is a value at all.
+func (r Reading) Known() bool { return !r.At.IsZero() }
+
+// Fresh says whether the value can be acted on.
+func (r Reading) Fresh() bool { return r.Known() && !r.Stale }
+
+// EngineSignals are what an engine tells of itself on its metrics page.
+type EngineSignals struct {
+	Dialect     string
+	Running     Reading // requests
+	Waiting     Reading // requests in its queue
+	KVUsage     Reading // 0–1
+	TTFTSeconds Reading // mean over the last seconds
+	TBTSeconds  Reading // likewise
+	Why         string  // why nothing newer is known; empty: it is
+}
+
+// PoolSignals are what is believed of a pool beside the readiness of its engines.
+type PoolSignals struct {
+	Engines map[EngineID]EngineSignals
+	// Load is the work that each ready replica is sent, in engine-seconds per second
+	// by the profile: 1 is what the profile promises.
+	Load         Reading
+	TTFTSeconds  Reading // mean, as front-ends see it, the network taken off
+	FactorReason string  // why the capacity factor is not 1; empty: it is
+}
+
+// TokenBelief is the size of a class's mean request, and on how many it rests.
+type TokenBelief struct {
+	Mean      Tokens
+	Requests  float64 // measured, decayed
+	Estimated float64 // those of them that were estimated from bytes
+}
+
+// TokensOf is the size of a mean request of a class: measured, else as declared.
+func (s *State) TokensOf(c *Class) Tokens {
+	if b, ok := s.Tokens[c.ID]; ok {
+		return b.Mean
+	}
+	return c.Tokens
+}

@@ -1,0 +1,106 @@
+package signals
+
+import (
+	"time"
+
+	"weir/fleet"
+	"weir/signals/scrape"
+)
+
+// ObserveSample takes what a scrape of an engine's metrics page says.
+func (t *Tracker) ObserveSample(s scrape.Sample) {
+	p := t.pools[s.Pool]
+	if p == nil || p.engines[s.Engine] == nil {
+		t.Counters.SamplesUnknown.Add(1)
+		return
+	}
+	p.engines[s.Engine].told.observe(s)
+}
+
+// observeService takes from a load report how requests were served: what pools were
+// sent, how long they took, how large requests are, how far pools are.
+func (t *Tracker) observeService(now time.Time, r *fleet.LoadReport) {
+	for i := range r.Classes {
+		c := &r.Classes[i]
+		if t.fleet.Class(c.Class) == nil {
+			continue
+		}
+		if c.Tokens.Requests > 0 {
+			if t.sizes[c.Class] == nil {
+				t.sizes[c.Class] = &sizes{}
+			}
+			t.sizes[c.Class].observe(now, c.Tokens)
+		}
+		for j := range c.Pools {
+			t.observePool(now, r, c.Class, &c.Pools[j])
+		}
+	}
+	for _, trip := range r.RoundTrips {
+		l := fleet.Link{FrontEnd: r.FrontEnd, Pool: trip.Pool}
+		if t.fleet.Pool(trip.Pool) == nil {
+			continue
+		}
+		if t.distances[l] == nil {
+			t.distances[l] = &distance{}
+		}
+		t.distances[l].observe(now, trip)
+	}
+}
+
+func (t *Tracker) observePool(now time.Time, r *fleet.LoadReport, class fleet.ClassID, l *fleet.PoolLoad) {
+	p := t.pools[l.Pool]
+	if p == nil {
+		return
+	}
+	if l.Issued > 0 || p.burden.issued[class] != nil {
+		p.burden.observeIssued(now, r.Interval, class, l.Issued)
+	}
+	network := t.roundTrip(now, fleet.Link{FrontEnd: r.FrontEnd, Pool: l.Pool})
+	for i := range l.Engines {
+		p.burden.observeTTFT(now, &l.Engines[i].TTFT, network)
+	}
+}
+
+// roundTrip is what is between a front-end's clock and a pool's: measured if it was,
+// whichever of the two plans go by.
+func (t *Tracker) roundTrip(now time.Time, l fleet.Link) float64 {
+	if d := t.distances[l]; d != nil {
+		if seconds, ok := d.mean(now); ok {
+			return seconds
+		}
+	}
+	return t.fleet.Network.RoundTripSeconds[l]
+}
+
+// measured adds to a state what was measured of requests and of the network.
+func (t *Tracker) measured(now time.Time, s *fleet.State) {
+	for id, sizes := range t.sizes {
+		if b, ok := sizes.belief(now, t.fleet.Class(id).Tokens); ok {
+			s.Tokens[id] = b
+		}
+	}
+	for l, d := range t.distances {
+		if seconds, ok := d.mean(now); ok {
+			s.Network[l] = seconds
+		}
+	}
+}
+
+// believe adds to a pool's state what its engines tell and how it serves, and lets
+// the evidence move its capacity factor.
+func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.PoolState) fleet.PoolState {
+	busy := p.burden.busy(now)
+	for id, e := range p.engines {
+		if e.told.last.At.IsZero() {
+			continue
+		}
+		if st.Signals.Engines == nil {
+			st.Signals.Engines = make(map[fleet.EngineID]fleet.EngineSignals, len(p.engines))
+		}
+		st.Signals.Engines[id] = e.told.signals(now, busy)
+	}
+	st.Signals.Load = p.burden.load(now, s, of)
+	st.Signals.TTFTSeconds = p.burden.meanTTFT(now)
+	p.burden.judge(now, &of.Profile, &st)
+	return st
+}
