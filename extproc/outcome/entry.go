@@ -99,8 +99,10 @@ func (e *entry) readUsage(m *corev3.Metadata) {
 	usage := m.GetFilterMetadata()[envoy.UsageNamespace].GetFields()
 	tokens := func(name string) measure {
 		v, ok := usage[name]
-		n := v.GetNumberValue()
-		return measure{n, ok && n >= 0 && n <= maxTokens}
+		if n := v.GetNumberValue(); ok && n >= 0 && n <= maxTokens {
+			return measure{n, true}
+		}
+		return measure{}
 	}
 	e.prompt, e.output, e.cached = tokens(envoy.UsagePrompt), tokens(envoy.UsageOutput), tokens(envoy.UsageCached)
 }

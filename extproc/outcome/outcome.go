@@ -86,11 +86,11 @@ func (r *Recorder) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAc
 		if err != nil {
 			return err
 		}
-		r.take(m, time.Now())
+		r.receive(m, time.Now())
 	}
 }
 
-func (r *Recorder) take(m *accesslogv3.StreamAccessLogsMessage, now time.Time) {
+func (r *Recorder) receive(m *accesslogv3.StreamAccessLogsMessage, now time.Time) {
 	known := r.places.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,9 +219,11 @@ func (r *Recorder) tbt(p place, seconds float64) {
 
 // Take returns what was counted since it was last called, by class, and begins
 // anew. Attempts whose end was lost are forgotten.
-func (r *Recorder) Take() []fleet.ClassLoad {
+func (r *Recorder) Take() []fleet.ClassLoad { return r.takeAt(time.Now()) }
+
+func (r *Recorder) takeAt(now time.Time) []fleet.ClassLoad {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.Counters.Forgotten.Add(r.open.forget(time.Now()))
+	r.Counters.Forgotten.Add(r.open.forget(now))
 	return r.sum.take()
 }
