@@ -47,6 +47,15 @@ test: setup lint ## Lint, then run all tests with the race detector
 test-llama: setup ## Measure at length what conversations find in llama.cpp's KV caches
 	WEIR_FIGURES=$(abspath out/test-llama.json) go test -count=1 -v -timeout 20m -run TestLlamaAtLength ./deploy
 
+# BENCH_FOR=10m measures for longer than half a minute.
+BENCH_FOR ?= 30s
+
+.PHONY: bench-signals
+bench-signals: ## Measure what scraping 2,000 engines' metrics costs
+	mkdir -p out
+	WEIR_FIGURES=$(abspath out/bench-signals.json) BENCH_FOR=$(BENCH_FOR) \
+		go test -count=1 -v -timeout 24h -run TestBenchSignals ./signals/scrape
+
 .PHONY: lint
 lint: ## Vet, staticcheck and the formatting
 	go vet ./...

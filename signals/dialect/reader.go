@@ -14,7 +14,7 @@ const (
 	MaxPage = 16 << 20
 	// maxLine is the length of the longest line that is read; longer ones are
 	// skipped.
-	maxLine = 16 << 10
+	maxLine = 64 << 10
 
 	maxSeries  = 512   // of one metric
 	maxBuckets = 16384 // of all histograms of a page

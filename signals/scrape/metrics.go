@@ -20,7 +20,7 @@ type Counters struct {
 
 	Cut            atomic.Uint64 // fallback: pages that broke off, and were used as far as they went
 	SamplesDropped atomic.Uint64 // samples of pages that were not used
-	Waited         atomic.Uint64 // scrapes that waited for others to end
+	Late           atomic.Uint64 // scrapes that waited for others to end, beyond a beat
 	PoolsSkipped   atomic.Uint64 // pools whose pages cannot be read, once a fleet
 }
 
@@ -59,7 +59,7 @@ func (c *Counters) RegisterMetrics(r prometheus.Registerer) error {
 		r.Register(newScrapes("unrecognised", &c.Unrecognised)),
 		r.Register(newCounter("scrapes_cut", "Metrics pages that broke off and were used as far as they went.", &c.Cut)),
 		r.Register(newCounter("samples_dropped", "Samples of engines' metrics that were not used: they cannot be true or cannot be read.", &c.SamplesDropped)),
-		r.Register(newCounter("scrapes_waited", "Scrapes of engines' metrics that waited for others to end.", &c.Waited)),
+		r.Register(newCounter("scrapes_late", "Scrapes of engines' metrics that waited for others to end.", &c.Late)),
 		r.Register(newCounter("pools_unscraped", "Pools whose engines' metrics cannot be read, once a fleet.", &c.PoolsSkipped)),
 	)
 }

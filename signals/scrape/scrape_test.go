@@ -268,8 +268,8 @@ func TestHangingEnginesHoldUpNobody(t *testing.T) {
 	if y.Over > 8*time.Second {
 		t.Errorf("a page was read %v after the one before", y.Over)
 	}
-	if s.Counters.Timeout.Load() == 0 || s.Counters.Waited.Load() == 0 {
-		t.Errorf("%d timed out, %d waited, want some", s.Counters.Timeout.Load(), s.Counters.Waited.Load())
+	if s.Counters.Timeout.Load() == 0 || s.Counters.Late.Load() == 0 {
+		t.Errorf("%d timed out, %d were late, want some", s.Counters.Timeout.Load(), s.Counters.Late.Load())
 	}
 }
 
