@@ -28,6 +28,7 @@ func (s *Status) attention(r fleet.Round) []string {
 		for i := range s.FrontEnds {
 			s.FrontEnds[i].attention(r.State.Fleet.Options.DeclaredOnly, &a)
 		}
+		staleSignals(r.State, &a)
 	}
 	for i := range s.Pools {
 		s.Pools[i].attention(&a)
@@ -39,6 +40,32 @@ func (s *Status) attention(r fleet.Round) []string {
 		a = append(a[:maxAttention], fmt.Sprintf("and %d more", more))
 	}
 	return a
+}
+
+// staleSignals names the engines whose metrics are not believed: one line a pool, or
+// one for the fleet if it is all of them, since then the fault is most likely here.
+func staleSignals(s *fleet.State, a *list) {
+	var lines list
+	stale, all := 0, 0
+	for i := range s.Fleet.Pools {
+		p := &s.Fleet.Pools[i]
+		n, why := 0, ""
+		for id, e := range s.Pools[p.ID].Signals.Engines {
+			all++
+			if e.Why != "" && e.Dialect != "" && s.Readiness(p.ID, id) != fleet.Unready {
+				n, why = n+1, e.Why
+			}
+		}
+		if n > 0 {
+			lines.add("pool %q: the metrics of %d of %d engines are not believed: %s", p.ID, n, len(p.Engines), why)
+		}
+		stale += n
+	}
+	if all > 1 && stale == all {
+		lines = nil
+		lines.add("the metrics of all %d engines are not believed: look at the network of the control plane, and at its clock", all)
+	}
+	*a = append(*a, lines...)
 }
 
 type list []string

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -65,25 +66,45 @@ func TestPlanReadsBack(t *testing.T) {
 func TestBeliefs(t *testing.T) {
 	r := testRound()
 	delete(r.State.Pools, "q")
+	p := r.State.Pools["p"]
+	p.Signals = fleet.PoolSignals{
+		Load: fleet.Reading{Value: 0.7, At: noon}, FactorReason: "5.0 requests wait",
+		Engines: map[fleet.EngineID]fleet.EngineSignals{"p1": {
+			Dialect: "vllm", Why: "connection refused",
+			Running: fleet.Reading{Value: 0, At: noon.Add(-2 * time.Second)},
+			Waiting: fleet.Reading{Value: 5, At: noon.Add(-30 * time.Second), Stale: true},
+		}},
+	}
+	r.State.Pools["p"] = p
+	r.State.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {Mean: fleet.Tokens{Prompt: 900, Output: 80}, Requests: 70, Estimated: 7}}
 	got := newBeliefs(r.At, r.State)
-	want := &beliefs{
+	load := 0.7
+	want := &Beliefs{
 		At: noon,
-		Demand: []demandBelief{
-			{"eu", "chat", 30, fleet.SourceArrivals},
-			{"us", "chat", 5, fleet.SourceArrivals},
+		Demand: []DemandBelief{
+			{"eu", "chat", 30, 0, fleet.SourceArrivals},
+			{"us", "chat", 5, 0, fleet.SourceArrivals},
 		},
-		Pools: []poolBelief{
-			{"p", 1, 0.8, []engineBelief{{"p1", "ready"}, {"p2", "ready"}}},
-			{"q", 1, 1, []engineBelief{{"q1", "unknown"}}},
+		Classes: []ClassBelief{{"chat", 900, 80, 70, 7}},
+		Pools: []PoolBelief{
+			{
+				Pool: "p", Health: 1, CapacityFactor: 0.8, FactorReason: "5.0 requests wait", Load: &load,
+				Engines: []EngineBelief{
+					// An idle engine's zero is known; what it does not tell is null.
+					{Engine: "p1", Readiness: "ready", Dialect: "vllm", Running: &Told{0, 2, false}, Waiting: &Told{5, 30, true}, Why: "connection refused"},
+					{Engine: "p2", Readiness: "ready"},
+				},
+			},
+			{Pool: "q", Health: 1, CapacityFactor: 1, Engines: []EngineBelief{{Engine: "q1", Readiness: "unknown"}}},
 		},
 		// A link that nothing is known of, as all of "us", is not 0 but absent.
-		Network: []linkBelief{{"eu", "p", 0.004, true}, {"eu", "q", 0.03, false}},
+		Network: []LinkBelief{{"eu", "p", 0.004, true}, {"eu", "q", 0.03, false}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("beliefs (-want +got):\n%s", diff)
 	}
 	r.State.Fleet.Network.Measured = false
-	if got := newBeliefs(r.At, r.State).Network[0]; got != (linkBelief{"eu", "p", 0.002, false}) {
+	if got := newBeliefs(r.At, r.State).Network[0]; got != (LinkBelief{"eu", "p", 0.002, false}) {
 		t.Errorf("with the declared network in force: %+v", got)
 	}
 }

@@ -20,6 +20,7 @@ var errAttention = errors.New("attention")
 func newStatus() *cobra.Command {
 	var address string
 	var timeout time.Duration
+	var signals bool
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show whether all is well, and what is not",
@@ -32,9 +33,17 @@ not answer.`,
 	format := outputFlag(c)
 	c.Flags().StringVar(&address, "admin", adminAddress, "`host:port` of the control plane's admin API")
 	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the control plane")
+	c.Flags().BoolVar(&signals, "signals", false, "show what is believed of engines, demand and network, how old and from where")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		defer cancel()
+		if signals {
+			b, err := admin.FetchBeliefs(ctx, address)
+			if err != nil {
+				return err
+			}
+			return show(c.OutOrStdout(), *format, b, func(w *tabwriter.Writer) { beliefsTable(w, b) })
+		}
 		s, err := admin.FetchStatus(ctx, address)
 		if err != nil {
 			return err
