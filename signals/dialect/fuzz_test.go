@@ -148,7 +148,7 @@ func compare(t *testing.T, got *dialect.Page, samples []flat) {
 func compareHistogram(t *testing.T, name string, h dialect.Histogram, samples []flat) {
 	t.Helper()
 	var counts []float64
-	total, typed := 0.0, false
+	total, sums := 0.0, 0
 	for _, s := range samples {
 		if inLockstep(s.labels) {
 			return
@@ -158,10 +158,10 @@ func compareHistogram(t *testing.T, name string, h dialect.Histogram, samples []
 		}
 		if s.name == name+"_sum" {
 			total += s.value
-			typed = true
+			sums++
 		}
 	}
-	if len(counts) != 1 || !typed || !h.Sum.Known() {
+	if len(counts) != 1 || sums != 1 || !h.Sum.Known() {
 		return // series that lack a part: each parser has its own view of them
 	}
 	if strconv.FormatFloat(math.Trunc(h.Count.X), 'g', -1, 64) != strconv.FormatFloat(counts[0], 'g', -1, 64) ||
