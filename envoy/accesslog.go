@@ -17,11 +17,11 @@ import (
 // with the tokens that its answer says it used. Entries may be lost; nothing but
 // statistics rests on them.
 
-// Tags of an attempt's entries: decimal microseconds, or [NoValue].
+// Tags of entries: decimal microseconds, absent until their moment has come. An
+// entry of a whole request has those of its last attempt.
 const (
-	TagFirstByte = "first_us" // from the first byte sent to the first byte of the answer's body
-	TagDecode    = "decode_us"
-	NoValue      = "-" // of a tag whose moment has not come
+	TagFirstByte = "first_us"  // from the first byte sent to the first byte of the answer's body
+	TagDecode    = "decode_us" // from there to the last byte
 )
 
 // Keys of the tokens that an answer says it used, in the request's metadata under
@@ -74,8 +74,8 @@ func tag(name, operators string) *tracingv3.CustomTag {
 
 // usageFilter reads from the events of a streamed answer how many tokens it used,
 // in the words of each of the APIs. It passes everything on as it comes, at the cost
-// of reading every event: about as much of Envoy's time as forwarding it, and half
-// of what a message to weir-extproc would cost. Answers in one piece are not read:
+// of reading every event: more than half of Envoy's time for forwarding it, and less
+// than a message to weir-extproc would cost. Answers in one piece are not read:
 // Envoy would hold them back whole, and refuse those that do not fit its buffer.
 func usageFilter() *hcmv3.HttpFilter {
 	return filter("usage", &ssev3.SseToMetadata{ResponseRules: &ssev3.SseToMetadata_ProcessingRules{
