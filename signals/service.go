@@ -75,6 +75,9 @@ func (t *Tracker) roundTrip(now time.Time, l fleet.Link) float64 {
 // measured adds to a state what was measured of requests and of the network.
 func (t *Tracker) measured(now time.Time, s *fleet.State) {
 	for id, sizes := range t.sizes {
+		if t.fleet.Options.DeclaredOnly {
+			break
+		}
 		if b, ok := sizes.belief(now, t.fleet.Class(id).Tokens); ok {
 			s.Tokens[id] = b
 		}

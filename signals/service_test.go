@@ -92,6 +92,10 @@ func TestSizesNeedEvidence(t *testing.T) {
 	if _, ok := s.belief(epoch, fleet.Tokens{}); ok {
 		t.Error("ten requests alone were taken for the size of a class")
 	}
+	s.observe(epoch, fleet.TokenLoad{Requests: 100, Estimated: 90, Prompt: 1e6, Output: 1e6})
+	if _, ok := s.belief(epoch, fleet.Tokens{Prompt: 100, Output: 10}); ok {
+		t.Error("a size that rests mostly on estimates was believed")
+	}
 }
 
 func page(at time.Time, waiting, prompt float64) scrape.Sample {

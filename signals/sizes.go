@@ -13,6 +13,8 @@ const (
 	// priorRequests is how many measured requests the declared size outweighs: a mean
 	// over a handful is mostly luck, and token counts are spread over decades.
 	priorRequests = 50
+	// mostEstimated is the part of the requests that may be estimated from bytes.
+	mostEstimated = 0.5
 )
 
 // sizes sums the tokens of a class's requests.
@@ -28,7 +30,8 @@ func (s *sizes) observe(now time.Time, t fleet.TokenLoad) {
 }
 
 // belief blends what was measured with the declared size, or takes it alone where
-// nothing is declared and enough was measured.
+// nothing is declared and enough was measured. What rests mostly on estimates is not
+// believed.
 func (s *sizes) belief(now time.Time, prior fleet.Tokens) (fleet.TokenBelief, bool) {
 	n := s.requests.read(now, tokensTau)
 	b := fleet.TokenBelief{Requests: n, Estimated: s.estimated.read(now, tokensTau)}
@@ -38,6 +41,9 @@ func (s *sizes) belief(now time.Time, prior fleet.Tokens) (fleet.TokenBelief, bo
 		prompt += priorRequests * prior.Prompt
 		output += priorRequests * prior.Output
 	} else if n < priorRequests {
+		return b, false
+	}
+	if b.Estimated > mostEstimated*b.Requests {
 		return b, false
 	}
 	b.Mean = fleet.Tokens{Prompt: prompt / n, Output: output / n}

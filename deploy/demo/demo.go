@@ -81,8 +81,13 @@ func (o *Options) edit(text string) string {
 	if o.Llama != nil {
 		text = engineType.ReplaceAllString(text, "engineType: llamacpp")
 	}
+	text = outputTokens.ReplaceAllString(text, fmt.Sprintf("${1}%d", answerTokens))
 	return scaleRates(text, o.Scale)
 }
+
+// outputTokens finds the lengths of answers. Those of the demo are short: a real
+// length would be all that this machine does.
+var outputTokens = regexp.MustCompile(`((?:output|outputTokens): )\d+`)
 
 var engineType = regexp.MustCompile(`engineType: \w+`)
 

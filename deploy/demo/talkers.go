@@ -29,8 +29,9 @@ func (k kind) String() string {
 }
 
 const (
-	turns = 6
-	think = 1500 * time.Millisecond // mean time between an answer and the next turn
+	turns        = 6
+	answerTokens = 4
+	think        = 1500 * time.Millisecond // mean time between an answer and the next turn
 )
 
 // turn is one request of a conversation, as its client saw it.
@@ -90,7 +91,7 @@ func (t *turn) body(model string, promptBytes int) []byte {
 		messages = append(messages, message{"assistant", fmt.Sprint("answer ", i)}, message{"user", fmt.Sprint("and then ", i)})
 	}
 	body := map[string]any{
-		"model": model, "messages": messages, "max_tokens": 4, "stream": true,
+		"model": model, "messages": messages, "max_tokens": answerTokens, "stream": true,
 		"stream_options": map[string]bool{"include_usage": true},
 	}
 	if t.kind == byField {

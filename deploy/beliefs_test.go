@@ -1,0 +1,100 @@
+package deploy
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/admin"
+	"weir/deploy/stage"
+	"weir/fleet"
+)
+
+// beliefs asks a control plane, as an operator would, what it believes.
+func beliefs(t *testing.T, s *stage.Stage) *admin.Beliefs {
+	t.Helper()
+	b := &admin.Beliefs{}
+	check(t, json.Unmarshal(weir(t, "status", "--signals", "--admin", s.AdminAddress("weir"), "-o", "json"), b))
+	return b
+}
+
+func poolBelief(t *testing.T, s *stage.Stage, id fleet.PoolID) *admin.PoolBelief {
+	t.Helper()
+	b := beliefs(t, s)
+	for i := range b.Pools {
+		if b.Pools[i].Pool == id {
+			return &b.Pools[i]
+		}
+	}
+	t.Fatalf("nothing is believed of pool %s", id)
+	return nil
+}
+
+func text(x *float64) string {
+	if x == nil {
+		return "an unknown value"
+	}
+	return fmt.Sprint(*x)
+}
+
+// The control plane believes what engines, clients and the network really do.
+func TestBeliefsAreTrue(t *testing.T) {
+	t.Parallel()
+	s := start(t, stage.Options{FleetFile: steadyFleet, EngineFlags: func(fleet.PoolID) []string { return []string{"--tbt", "20ms"} }})
+	l := startSteady(t, s, "beliefs")
+	l.flow(700)
+	b := beliefs(t, s)
+	l.endWhole()
+	for _, p := range b.Pools {
+		if p.CapacityFactor != 1 {
+			t.Errorf("pool %s has a factor of %v because %s, though its profile is right", p.Pool, p.CapacityFactor, p.FactorReason)
+		}
+		if p.TTFTSeconds == nil || math.Abs(*p.TTFTSeconds-0.115) > 0.05 {
+			t.Errorf("pool %s is believed to answer after %s, want about 0.115 s", p.Pool, text(p.TTFTSeconds))
+		}
+		// 30 RPS over three engines of 40.
+		if p.Load == nil || math.Abs(*p.Load-0.25) > 0.08 {
+			t.Errorf("pool %s is believed to carry %s, want about 0.25", p.Pool, text(p.Load))
+		}
+		for _, e := range p.Engines {
+			if e.Dialect != "vllm" || e.Running == nil || e.Running.Stale || e.Running.AgeSeconds > 5 {
+				t.Errorf("engine %s: dialect %q, running %+v, want a fresh number in vLLM's words", e.Engine, e.Dialect, e.Running)
+			}
+		}
+	}
+}
+
+// A profile that promises more than engines can do is not believed against their
+// queues: the factor falls with its reason, and comes back when they are well.
+func TestAProfileIsNotBelievedAgainstTheEvidence(t *testing.T) {
+	t.Parallel()
+	// At half of its capacity a pool's TTFT tells how large it is.
+	s := start(t, stage.Options{FleetFile: steadyFleet, Edit: func(text string) string {
+		return strings.ReplaceAll(text, "capacity: 40 rps", "capacity: 20 rps")
+	}})
+	for _, e := range s.Fleet.Pool("east").Engines {
+		setFaults(t, e, `{"slow":8}`)
+	}
+	l := startSteady(t, s, "profile")
+	eventually(t, "the factor falls", 60*time.Second, func() bool {
+		p := poolBelief(t, s, "east")
+		return p.CapacityFactor < 0.9 && p.FactorReason != ""
+	})
+	if p := poolBelief(t, s, "west"); p.CapacityFactor < 1 {
+		t.Errorf("pool west has a factor of %v because %s, though nothing is wrong there", p.CapacityFactor, p.FactorReason)
+	}
+	for _, e := range s.Fleet.Pool("east").Engines {
+		setFaults(t, e, `{}`)
+	}
+	lowest := 1.0 // it falls on for the seconds that the means remember
+	eventually(t, "the factor comes back", 60*time.Second, func() bool {
+		now := poolBelief(t, s, "east").CapacityFactor
+		lowest = min(lowest, now)
+		return now >= lowest+0.04
+	})
+	t.Logf("the factor fell to %.2f and rises again", lowest)
+	l.endWhole()
+}
