@@ -28,6 +28,9 @@ const (
 	probeCheck = 100 * time.Millisecond
 	// reportWait is how long a restored plan is held for want of load reports.
 	reportWait = 15 * time.Second
+	// mostDoubt is the part of a demand that may be in doubt when a restored plan is
+	// given up for it.
+	mostDoubt = 0.05
 	// maxEvents bounds the events that wait for the loop while it plans.
 	maxEvents = 8192
 )

@@ -83,14 +83,15 @@ func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
 	return plan, nil
 }
 
-// measured says whether no front-end's demand is merely declared, unless the file
-// wants it so.
+// measured says whether every front-end's demand was measured for long enough to plan
+// by, unless the file wants the declared one. The first seconds of counts are mostly
+// noise, and the restored plan is better than that.
 func measured(s *fleet.State) bool {
 	if s.Fleet.Options.DeclaredOnly {
 		return true
 	}
 	for _, d := range s.Demand {
-		if d.Source == fleet.SourceDeclared {
+		if d.Source == fleet.SourceDeclared || d.DoubtRps > mostDoubt*d.Rps {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -62,9 +63,10 @@ func (d *director) play(ctx context.Context, out io.Writer) error {
 	for i, fe := range d.stage.Fleet.FrontEnds {
 		client := stage.NewClient()
 		for class, rps := range fe.Demand {
+			clients.Go(func() { d.resume(talking, client, fleet.Stream{FrontEnd: fe.ID, Class: class}, rps) })
 			clients.Go(func() {
 				stage.Arrive(talking, rps/turns, uint64(i), func(n int) {
-					d.talk(talking, client, fleet.Stream{FrontEnd: fe.ID, Class: class}, n)
+					d.talk(talking, client, fleet.Stream{FrontEnd: fe.ID, Class: class}, n, 0)
 				})
 			})
 		}
@@ -80,6 +82,16 @@ func (d *director) play(ctx context.Context, out io.Writer) error {
 		a.ended = time.Now()
 	}
 	return nil
+}
+
+// resume lets as many conversations be under way from the start as there will be
+// later, so that the demand is there at once.
+func (d *director) resume(ctx context.Context, client *http.Client, stream fleet.Stream, rps float64) {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for i := range int(rps * think.Seconds()) {
+		clients.Go(func() { d.talk(ctx, client, stream, -1-i, 1+i%(turns-1)) })
+	}
 }
 
 func (d *director) add(t turn) {

@@ -50,24 +50,35 @@ type turn struct {
 
 func (t *turn) mark() string { return fmt.Sprintf("%s/%d", t.talk, t.n) }
 
-// talk holds one conversation from its first turn to its last.
-func (d *director) talk(ctx context.Context, client *http.Client, stream fleet.Stream, n int) {
+// talk holds one conversation from a turn to its last.
+func (d *director) talk(ctx context.Context, client *http.Client, stream fleet.Stream, n, from int) {
 	name := fmt.Sprintf("%s-%s-%d", stream.FrontEnd, stream.Class, n)
 	rng := rand.New(rand.NewPCG(uint64(n), uint64(len(name))))
 	model := d.stage.Fleet.Class(stream.Class).Models()[0]
-	for i := range turns {
-		t := turn{talk: name, n: i, kind: kind(n % int(kinds)), frontEnd: stream.FrontEnd, class: stream.Class}
+	for i := from; i < turns; i++ {
+		if i == from && from > 0 && !rest(ctx, rng) { // one that was under way before
+			return
+		}
+		t := turn{talk: name, n: i, kind: kind((n%int(kinds) + int(kinds)) % int(kinds)), frontEnd: stream.FrontEnd, class: stream.Class}
 		t.reply = stage.Do(context.WithoutCancel(ctx), client, stage.Call{
 			URL: d.stage.URL(stream.FrontEnd), Body: t.body(model, d.promptBytes), Headers: t.headers(),
 		})
 		t.prompt, t.cached = usage(t.reply.Body)
 		d.add(t)
-		pause := time.Duration(rng.ExpFloat64() * float64(think))
-		select {
-		case <-ctx.Done():
+		if !rest(ctx, rng) {
 			return
-		case <-time.After(pause):
 		}
+	}
+}
+
+// rest is the time between an answer and the next turn; false means that the demo is
+// over.
+func rest(ctx context.Context, rng *rand.Rand) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Duration(rng.ExpFloat64() * float64(think))):
+		return true
 	}
 }
 
