@@ -89,7 +89,7 @@ func TestFetchStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := newStatus(time.Time{}, testRound(), testClients(), "")
+	want := newStatus(time.Time{}, testRound(), testClients(), "", "")
 	// The ages alone depend on the clock.
 	want.Plan.AgeSeconds, want.Plan.RoundAgeSeconds = got.Plan.AgeSeconds, got.Plan.RoundAgeSeconds
 	want.Attention = got.Attention

@@ -23,6 +23,12 @@ func (s *Status) attention(r fleet.Round) []string {
 	if s.FleetProblem != "" {
 		a.add("the fleet file is refused and the last one stays: %s", s.FleetProblem)
 	}
+	if s.StateProblem != "" {
+		a.add("plans are not kept, a restart begins with an older one: %s", s.StateProblem)
+	}
+	for _, node := range s.SharedNodes {
+		a.add("node id %q is used by several Envoys: give each its own, their requests are counted as those of one", node)
+	}
 	s.Plan.attention(r, &a)
 	if r.State != nil {
 		for i := range s.FrontEnds {

@@ -3,6 +3,7 @@ package admin
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"weir/fleet"
 )
@@ -40,5 +41,26 @@ func TestStaleSignalsRaiseOneAlarm(t *testing.T) {
 				t.Errorf("alarms %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+func TestWhatIsNotKeptAndWhatIsShared(t *testing.T) {
+	long := noon.Add(-time.Minute)
+	clients := []fleet.Client{
+		{FrontEnd: "eu", Known: true, Node: "eu-1", Role: fleet.RoleEnvoy, Connected: long},
+		{FrontEnd: "eu", Known: true, Node: "eu-1", Role: fleet.RoleEnvoy, Connected: long},
+		{FrontEnd: "eu", Known: true, Node: "eu-1", Role: fleet.RoleExtProc, Connected: long},
+		{FrontEnd: "us", Known: true, Node: "us-1", Role: fleet.RoleEnvoy, Connected: long},
+		{FrontEnd: "us", Known: true, Node: "us-1", Role: fleet.RoleEnvoy, Connected: noon}, // reconnects
+	}
+	s := newStatus(noon, testRound(), clients, "", "the disk is full")
+	text := strings.Join(s.Attention, "\n")
+	for _, want := range []string{"plans are not kept, a restart begins with an older one: the disk is full", `node id "eu-1" is used by several Envoys`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("attention lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "us-1\" is used") {
+		t.Error("a node id of one client is called shared")
 	}
 }

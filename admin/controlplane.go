@@ -14,6 +14,7 @@ type Sources struct {
 	Latest       func() fleet.Round
 	Clients      func() []fleet.Client // sorted by front-end, node and role
 	FleetProblem func() string         // why the fleet file is not in force as it is; empty: it is
+	StateProblem func() string         // why plans are not kept; empty: they are
 	Metrics      prometheus.Gatherer
 }
 
@@ -25,7 +26,7 @@ func ControlPlane(from Sources) Options {
 		Ready:   func() error { return ready(latest()) },
 		Pages: map[string]Page{
 			"/status": func() (any, error) {
-				return newStatus(time.Now(), latest(), from.Clients(), from.FleetProblem()), nil
+				return newStatus(time.Now(), latest(), from.Clients(), from.FleetProblem(), from.StateProblem()), nil
 			},
 			"/clients": func() (any, error) { return from.Clients(), nil },
 			"/plan": func() (any, error) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"time"
 
 	"weir/fleet"
@@ -11,6 +12,8 @@ import (
 type Status struct {
 	Attention        []string   `json:"attention"`    // what somebody should look at; empty: all is well
 	FleetProblem     string     `json:"fleetProblem"` // why the fleet file is not in force as it is; empty: it is
+	StateProblem     string     `json:"stateProblem"` // why plans are not kept over a restart; empty: they are
+	SharedNodes      []string   `json:"sharedNodes"`  // node ids that several clients of one role use
 	Plan             PlanStatus `json:"plan"`
 	FrontEnds        []FrontEnd `json:"frontEnds"`
 	Pools            []Pool     `json:"pools"`
@@ -87,9 +90,11 @@ const (
 
 // newStatus sums up the last round and the connected clients, which are sorted by
 // front-end, node and role.
-func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProblem string) *Status {
+func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProblem, stateProblem string) *Status {
 	s := &Status{
 		FleetProblem:     fleetProblem,
+		StateProblem:     stateProblem,
+		SharedNodes:      sharedNodes(now, clients),
 		Plan:             newPlanStatus(now, r),
 		FrontEnds:        []FrontEnd{},
 		Pools:            []Pool{},
@@ -105,6 +110,21 @@ func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProble
 	}
 	s.Attention = s.attention(r)
 	return s
+}
+
+// sharedNodes names the ids that were copied: what their clients count is taken for
+// that of one. A client that reconnects is there twice for a moment only.
+func sharedNodes(now time.Time, clients []fleet.Client) []string {
+	shared := []string{}
+	settled := func(c *fleet.Client) bool { return c.Known && now.Sub(c.Connected) > lagPatience }
+	for i := 1; i < len(clients); i++ {
+		a, b := &clients[i-1], &clients[i]
+		same := a.FrontEnd == b.FrontEnd && a.Node == b.Node && a.Role == b.Role
+		if same && settled(a) && settled(b) && !slices.Contains(shared, a.Node) {
+			shared = append(shared, a.Node)
+		}
+	}
+	return shared
 }
 
 func newPlanStatus(now time.Time, r fleet.Round) PlanStatus {

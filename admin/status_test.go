@@ -61,11 +61,11 @@ func testClients() []fleet.Client {
 }
 
 func testSources() Sources {
-	return Sources{Latest: testRound, Clients: testClients, FleetProblem: func() string { return "" }, Metrics: NewRegistry()}
+	return Sources{Latest: testRound, Clients: testClients, FleetProblem: func() string { return "" }, StateProblem: func() string { return "" }, Metrics: NewRegistry()}
 }
 
 func TestStatusWhenAllIsWell(t *testing.T) {
-	got := newStatus(noon.Add(time.Second), testRound(), testClients(), "")
+	got := newStatus(noon.Add(time.Second), testRound(), testClients(), "", "")
 	one, mean := 1.0, 0.2
 	want := &Status{
 		Attention: []string{},
@@ -143,6 +143,7 @@ func TestAttention(t *testing.T) {
 		},
 		"a client that reconnects": {change: func(_ *fleet.Round, cs *[]fleet.Client) {
 			*cs = append((*cs)[:1:1], *cs...)
+			(*cs)[1].Connected = noon
 		}},
 		"behind for a moment": {change: func(_ *fleet.Round, cs *[]fleet.Client) {
 			(*cs)[0].Types[0].Behind, (*cs)[0].Types[0].LagSeconds = 1, 15
@@ -197,7 +198,7 @@ func TestAttention(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, clients := testRound(), testClients()
 			c.change(&r, &clients)
-			got := newStatus(noon.Add(c.after), r, clients, "").Attention
+			got := newStatus(noon.Add(c.after), r, clients, "", "").Attention
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("attention (-want +got):\n%s", diff)
 			}
@@ -206,7 +207,7 @@ func TestAttention(t *testing.T) {
 }
 
 func TestAFleetFileThatWasRefused(t *testing.T) {
-	s := newStatus(noon, testRound(), testClients(), "line 3: no")
+	s := newStatus(noon, testRound(), testClients(), "line 3: no", "")
 	if want := []string{"the fleet file is refused and the last one stays: line 3: no"}; !cmp.Equal(s.Attention, want) || s.FleetProblem != "line 3: no" {
 		t.Errorf("attention %q, fleet problem %q", s.Attention, s.FleetProblem)
 	}
@@ -221,7 +222,7 @@ func TestStatusIsBounded(t *testing.T) {
 	for i := range 3 * maxNacks {
 		clients = append(clients, fleet.Client{FrontEnd: "eu", Known: true, Node: fmt.Sprint(i), Types: []fleet.Delivery{{Error: "no"}}})
 	}
-	s := newStatus(noon, testRound(), clients, "")
+	s := newStatus(noon, testRound(), clients, "", "")
 	if got := len(s.UnknownFrontEnds); got != maxUnknown {
 		t.Errorf("%d unknown front-ends, want %d", got, maxUnknown)
 	}
@@ -235,12 +236,12 @@ func TestStatusIsBounded(t *testing.T) {
 
 // What is not known is null, and no list is.
 func TestStatusOfNothing(t *testing.T) {
-	text, err := json.Marshal(newStatus(noon, fleet.Round{}, nil, ""))
+	text, err := json.Marshal(newStatus(noon, fleet.Round{}, nil, "", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"attention":["no plan yet: the first round waits for the engines' first health checks"],"fleetProblem":"",` +
-		`"plan":{"status":"","why":"no plan yet: the first round waits for the engines' first health checks",` +
+		`"stateProblem":"","sharedNodes":[],"plan":{"status":"","why":"no plan yet: the first round waits for the engines' first health checks",` +
 		`"meanSeconds":null,"ageSeconds":null,"roundAgeSeconds":null,"unpublished":""},` +
 		`"frontEnds":[],"pools":[],"unknownFrontEnds":[]}`
 	if diff := cmp.Diff(want, string(text)); diff != "" {

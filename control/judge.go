@@ -89,6 +89,20 @@ func (j *judge) placedShare(r *fleet.Route, s fleet.Share) error {
 	return nil
 }
 
+// reaches says whether all shares of a route are where they can be served. A route of
+// what is not in the fleet any more reaches nobody, and does no harm.
+func (j *judge) reaches(r *fleet.Route) bool {
+	if j.state.Fleet.Class(r.Class) == nil || j.state.Fleet.FrontEnd(r.FrontEnd) == nil {
+		return true
+	}
+	for _, s := range r.Shares {
+		if ready, ok := j.usable[r.Class][s.Pool]; !ok || !ready && j.anyReady(r.Class) {
+			return false
+		}
+	}
+	return true
+}
+
 func (j *judge) anyReady(c fleet.ClassID) bool {
 	for _, ready := range j.usable[c] {
 		if ready {

@@ -18,9 +18,16 @@ type Keeper struct {
 	log     *zap.Logger
 	pending chan Saved
 
-	// Only the goroutine of Run touches these.
-	last      *Saved
-	complaint string // why the last save failed; empty: it did not
+	last    *Saved                 // only the goroutine of Run touches it
+	problem atomic.Pointer[string] // why the last save failed; nil: it did not
+}
+
+// Problem says why plans are not saved at the moment; empty: they are.
+func (k *Keeper) Problem() string {
+	if p := k.problem.Load(); p != nil {
+		return *p
+	}
+	return ""
 }
 
 // NewKeeper returns a keeper for a store.
@@ -64,12 +71,14 @@ func (k *Keeper) save(s *Saved) {
 	}
 	err := k.store.Save(*s)
 	if err == nil {
-		k.last, k.complaint = s, ""
+		k.last = s
+		k.problem.Store(nil)
 		return
 	}
 	k.Failed.Add(1)
-	if err.Error() != k.complaint {
+	complaint := err.Error()
+	if complaint != k.Problem() {
 		k.log.Error("plan not saved: after a restart an older one is in force at first", zap.Error(err))
 	}
-	k.complaint = err.Error()
+	k.problem.Store(&complaint)
 }

@@ -66,7 +66,7 @@ var errRestored = errors.New("restarted: waiting for every front-end's load repo
 
 // propose makes a plan that the guards let pass.
 func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
-	if l.restored && now.Sub(l.started) < reportWait && !measured(s) && newJudge(s, l.plan).complete() == nil {
+	if l.restored && now.Sub(l.started) < reportWait && !measured(s) && l.stillHolds(s) {
 		return nil, errRestored
 	}
 	began := time.Now()
@@ -81,6 +81,19 @@ func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
 		return nil, fmt.Errorf("plan refused: %w", err)
 	}
 	return plan, nil
+}
+
+// stillHolds says whether the restored plan is worth waiting with: every stream has
+// its route, every share a pool that may serve it and is ready, and nobody is refused
+// for a shortage that may be over.
+func (l *Loop) stillHolds(s *fleet.State) bool {
+	j := newJudge(s, l.plan)
+	for i := range l.plan.Routes {
+		if r := &l.plan.Routes[i]; r.ShedRps > 0 || !j.reaches(r) {
+			return false
+		}
+	}
+	return j.complete() == nil
 }
 
 // measured says whether every front-end's demand was measured for long enough to plan

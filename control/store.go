@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"weir/fleet"
@@ -31,7 +32,8 @@ const storeFormat = 1
 
 const (
 	storeFile    = "plan.json"
-	refusedFile  = "plan.json.refused"
+	refusedFile  = "plan.json.refused" // and when
+	lockFile     = "lock"
 	maxStoreSize = 256 << 20 // bytes; a plan of 300 front-ends, 2,000 pools and 20 classes is a tenth
 )
 
@@ -42,16 +44,36 @@ type envelope struct {
 	Saved  json.RawMessage `json:"saved"`
 }
 
-// Load reads what was saved last. Where nothing was, the error is
-// [fs.ErrNotExist]. A file that cannot be used is set aside, not lost, under the
-// name that the error tells.
+// Lock makes this process the one that saves here, until it ends. Two control planes
+// on one directory would overwrite one another's plans.
+func (s Store) Lock() error {
+	if err := os.MkdirAll(s.Dir, 0o750); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	// Not an os.File: that would be closed, and so unlocked, when it is collected.
+	lock, err := syscall.Open(filepath.Join(s.Dir, lockFile), syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o640)
+	if err != nil {
+		return fmt.Errorf("state directory %s: lock: %w", s.Dir, err)
+	}
+	if err := syscall.Flock(lock, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return errors.Join(fmt.Errorf("state directory %s: another control plane keeps its plans there (%w)", s.Dir, err), syscall.Close(lock))
+	}
+	return nil // the kernel frees it with the process
+}
+
+// Read reads what was saved last and changes nothing. Where nothing was, the error is
+// [fs.ErrNotExist].
+func (s Store) Read() (*Saved, error) { return readSaved(filepath.Join(s.Dir, storeFile)) }
+
+// Load reads what was saved last, for the process that will save next. A file that
+// cannot be used is set aside, not lost, under the name that the error tells.
 func (s Store) Load() (*Saved, error) {
 	path := filepath.Join(s.Dir, storeFile)
-	saved, err := readSaved(path)
+	saved, err := s.Read()
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return saved, err
 	}
-	aside := filepath.Join(s.Dir, refusedFile)
+	aside := filepath.Join(s.Dir, refusedFile+time.Now().UTC().Format(".20060102T150405.000"))
 	if moved := os.Rename(path, aside); moved != nil {
 		return nil, fmt.Errorf("last plan in %s: %w (it stays there: %w)", path, err, moved)
 	}

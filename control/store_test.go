@@ -93,13 +93,23 @@ func TestStoreSetsAsideWhatItCannotUse(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			if _, err := s.Read(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Read = %v, want one that says %q", err, c.want)
+			}
 			_, err := s.Load()
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), refusedFile) {
 				t.Errorf("Load = %v, want one that says %q and where the file is now", err, c.want)
 			}
-			aside, err := os.ReadFile(filepath.Join(s.Dir, refusedFile))
+			names, err := filepath.Glob(filepath.Join(s.Dir, refusedFile+".*"))
+			if err != nil || len(names) != 1 {
+				t.Fatalf("set aside %v, %v, want one file", names, err)
+			}
+			aside, err := os.ReadFile(names[0])
 			if err != nil || string(aside) != c.text {
 				t.Errorf("set aside %q, %v, want the file as it was", aside, err)
+			}
+			if err := os.Remove(names[0]); err != nil {
+				t.Fatal(err)
 			}
 			if _, err := s.Load(); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the second Load = %v, want fs.ErrNotExist", err)
@@ -116,6 +126,16 @@ func TestStoreThatCannotBeWritten(t *testing.T) {
 	err := Store{file}.Save(someSaved(0.5))
 	if err == nil || !strings.Contains(err.Error(), "save plan: ") || !strings.Contains(err.Error(), file) {
 		t.Errorf("Save = %v, want an error that names the place", err)
+	}
+}
+
+func TestOneControlPlaneKeepsItsPlansHere(t *testing.T) {
+	s := Store{filepath.Join(t.TempDir(), "made")}
+	if err := s.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Lock(); err == nil || !strings.Contains(err.Error(), "another control plane keeps its plans there") {
+		t.Errorf("the second Lock = %v, want one that says who has it", err)
 	}
 }
 

@@ -161,7 +161,7 @@ const Retries = 2
 func retryPolicy() *routev3.RetryPolicy {
 	return &routev3.RetryPolicy{
 		RetryOn:              "reset,connect-failure,refused-stream,retriable-status-codes",
-		RetriableStatusCodes: []uint32{502, 503, 504},
+		RetriableStatusCodes: []uint32{429, 502, 503, 504}, // 429 is an engine's own: ours are no attempts
 		NumRetries:           u32(Retries),
 		RetryBackOff:         &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(0.025), MaxInterval: seconds(0.25)},
 		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{

@@ -41,8 +41,17 @@ func (p *plane) serveAdmin(ctx context.Context, l net.Listener) error {
 		Latest:       p.loop.Latest,
 		Clients:      p.server.Clients,
 		FleetProblem: p.fleetProblem,
+		StateProblem: p.stateProblem,
 		Metrics:      metrics,
 	})))
+}
+
+// stateProblem says why plans are not kept; empty: they are, or nobody asked for it.
+func (p *plane) stateProblem() string {
+	if p.keeper == nil {
+		return p.unkept
+	}
+	return p.keeper.Problem()
 }
 
 // fleetProblem says why the fleet file is not in force as it is; empty: it is.

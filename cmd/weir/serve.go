@@ -73,6 +73,7 @@ type plane struct {
 	reports chan fleet.LoadReport
 	loop    *control.Loop
 	keeper  *control.Keeper // nil: plans are not kept
+	unkept  string          // why not; empty: nobody asked for it
 
 	fleetText string                 // what is in force; only the loop's goroutine changes it
 	complaint atomic.Pointer[string] // why the fleet file is not in force; nil: it is
@@ -89,9 +90,6 @@ func newPlane(file, text string, f *fleet.Fleet, state string, log *zap.Logger) 
 		Restored: p.restore(state, log.Named("state")),
 		Log:      log.Named("control"),
 	})
-	if state != "" {
-		p.keeper = control.NewKeeper(control.Store{Dir: state}, log.Named("state"))
-	}
 	p.prober = signals.NewProber(log.Named("probe"), f, func(probe signals.Probe) {
 		p.loop.Post(func(now time.Time) { p.tracker.ObserveProbe(now, probe) })
 	})

@@ -14,14 +14,23 @@ import (
 	"weir/fleet"
 )
 
-// restore reads the last plan of an earlier process; nil if there is none that
-// can be used, which is logged and no reason not to go on.
+// restore reads the last plan of an earlier process, and makes this process the one
+// that keeps plans there. It returns nil if there is none that can be used, which is
+// logged and no reason not to go on.
 func (p *plane) restore(dir string, log *zap.Logger) *fleet.Plan {
 	if dir == "" {
 		log.Warn("no --state directory: a restart begins without the last plan")
 		return nil
 	}
-	saved, err := control.Store{Dir: dir}.Load()
+	store := control.Store{Dir: dir}
+	load := store.Load
+	if err := store.Lock(); err != nil {
+		log.Error("plans are not kept", zap.Error(err))
+		p.unkept, load = err.Error(), store.Read // whose file it is is not for us to set aside
+	} else {
+		p.keeper = control.NewKeeper(store, log)
+	}
+	saved, err := load()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		log.Info("no last plan: beginning anew", zap.String("state", dir))
@@ -43,9 +52,10 @@ func (p *plane) keep(plan *fleet.Plan) {
 }
 
 // savedView is what a front-end was told by the last plan in a state directory.
-// Which engines were ready then means nothing now, so all may be tried.
+// Which engines were ready then means nothing now, so all may be tried; and nobody is
+// refused, since nobody could take that back.
 func savedView(dir string, id fleet.FrontEndID) (*fleet.View, error) {
-	saved, err := control.Store{Dir: dir}.Load()
+	saved, err := control.Store{Dir: dir}.Read()
 	if err != nil {
 		return nil, fmt.Errorf("no plan to render in %s: %w", dir, err)
 	}
@@ -55,6 +65,9 @@ func savedView(dir string, id fleet.FrontEndID) (*fleet.View, error) {
 	}
 	if f.FrontEnd(id) == nil {
 		return nil, fmt.Errorf("the last plan in %s names no front-end %q", dir, id)
+	}
+	for i := range saved.Plan.Routes {
+		saved.Plan.Routes[i].ShedRps = 0
 	}
 	return fleet.NewView(fleet.Declared(f), saved.Plan, id), nil
 }
