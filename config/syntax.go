@@ -73,7 +73,7 @@ func parseYAML(data []byte) (file *ast.File, at position, bad *mistake) {
 		return nil, place(t), mistakef(unread, "lists and mappings are nested more than %d deep", maxNesting)
 	}
 	// Repeated keys are found when the mapping is read, together with all else.
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	file, err := parser.Parse(joinColons(tokens), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		at, bad = syntaxMistake(err)
 	}
