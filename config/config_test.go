@@ -60,6 +60,10 @@ func TestEverything(t *testing.T) {
 					SNI: "engines.example.com", CAFile: "/etc/weir/ca.pem",
 					CertFile: "/etc/weir/client.pem", KeyFile: "/etc/weir/client.key",
 				},
+				Metrics: fleet.Metrics{
+					Dialect: "sglang", Paths: []string{"/metrics", "/internal/metrics"},
+					Names: map[string][]string{"waiting": {"my:queue_len", "old:queue_len"}, "ttft": {"my:ttft_seconds"}},
+				},
 			},
 			{
 				ID: "spare", Models: []string{"base"}, EngineType: "other",
@@ -69,6 +73,7 @@ func TestEverything(t *testing.T) {
 					TTFT: fleet.Curve{{Utilisation: 0, Seconds: 0.1}, {Utilisation: 0.25, Seconds: 0.15}, {Utilisation: 1, Seconds: 1}},
 					TBT:  fleet.Curve{{Seconds: 0.02}},
 				},
+				Metrics: fleet.Metrics{Paths: []string{"/stats"}, Names: map[string][]string{"kvUsage": {"cache_used"}}},
 			},
 		},
 		Classes: []fleet.Class{
@@ -136,6 +141,20 @@ func TestDefaults(t *testing.T) {
 	c.Affinity[0].Name = "changed"
 	if defaultAffinity[0].Name == "changed" {
 		t.Error("a fleet shares the table of defaults")
+	}
+}
+
+// Names alone replace those of the engines' own dialect, not all of them.
+func TestMetricNamesAreOfTheEnginesDialect(t *testing.T) {
+	const names = "metrics: {names: {waiting: [my:queue_len]}}"
+	for engineType, want := range map[string]string{"vllm": "vllm", "other": ""} {
+		f, err := Parse("fleet.yaml", []byte(strings.Replace(minimal, "- name: P", "- name: P\n    engineType: "+engineType+"\n    "+names, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Pools[0].Metrics.Dialect; got != want {
+			t.Errorf("of %s, dialect %q, want %q", engineType, got, want)
+		}
 	}
 }
 

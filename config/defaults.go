@@ -71,6 +71,7 @@ const (
 	maxListed       = 256 // models, labels, capabilities, regions, hosts
 	maxRuleHeaders  = 16
 	maxAffinityKeys = 16
+	maxMetricNames  = 16  // of one field
 	maxNameLength   = 63  // names become part of Envoy's cluster and node names
 	maxTextLength   = 512 // model names, header values, paths
 )

@@ -3,16 +3,18 @@ package config
 import (
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 
 	"weir/fleet"
 )
 
-// engineTypes are the engines whose metrics Weir can read; of otherEngine only
-// the health is asked.
-var engineTypes = []string{"vllm", "sglang", "trtllm", "tgi", "triton", "llamacpp", "dynamo", otherEngine}
-
+// otherEngine is an engine of which only the health is asked, unless the file tells
+// how its metrics are read.
 const otherEngine = "other"
+
+// engineTypes are the engines whose metrics Weir can read, and any other.
+var engineTypes = append(slices.Clone(dialects), otherEngine)
 
 func (r *reader) pools(n node) {
 	for i, item := range n.someOf(maxPools) {
@@ -22,7 +24,7 @@ func (r *reader) pools(n node) {
 
 func (r *reader) pool(n node, i int) {
 	before := r.doc.faults()
-	m := n.thing("pool", i, "name", "region", "models", "engineType", "labels", "capabilities", "engines", "profile", "tls")
+	m := n.thing("pool", i, "name", "region", "models", "engineType", "labels", "capabilities", "engines", "profile", "tls", "metrics")
 	p := fleet.Pool{
 		ID:           fleet.PoolID(m.name()),
 		Region:       m.at("region").text(),
@@ -38,6 +40,7 @@ func (r *reader) pool(n node, i int) {
 	p.Engines = r.poolEngines(m.must("engines"), string(p.ID))
 	p.Profile = profile(m.must("profile"))
 	p.TLS = tls(m.at("tls"))
+	p.Metrics = metrics(m.at("metrics"), p.EngineType)
 	r.fleet.Pools = append(r.fleet.Pools, p)
 }
 

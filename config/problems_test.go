@@ -72,7 +72,7 @@ func TestReferenceNamesEveryKey(t *testing.T) {
 	_, err := Parse("fleet.yaml", []byte(`
 zzz: 1
 frontEnds: [{zzz: 1}]
-pools: [{zzz: 1, tls: {zzz: 1}, profile: {zzz: 1, reference: {zzz: 1}}}]
+pools: [{zzz: 1, tls: {zzz: 1}, metrics: {zzz: 1, names: {zzz: 1}}, profile: {zzz: 1, reference: {zzz: 1}}}]
 classes: [{zzz: 1, match: [{zzz: 1}], requires: {zzz: 1}, tokens: {zzz: 1}, weights: {zzz: 1}}]
 network: {zzz: 1}
 options: {zzz: 1}
@@ -92,8 +92,8 @@ options: {zzz: 1}
 			}
 		}
 	}
-	if seen != 13 {
-		t.Errorf("saw the keys of %d mappings, want 13: %v", seen, err)
+	if seen != 15 {
+		t.Errorf("saw the keys of %d mappings, want 15: %v", seen, err)
 	}
 }
 

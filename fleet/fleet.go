@@ -51,7 +51,15 @@ type Pool struct {
 	Capabilities []string          // tools, vision, …
 	Engines      []EngineID
 	Profile      Profile
-	TLS          *TLS // nil: plain HTTP to the engines
+	TLS          *TLS    // nil: plain HTTP to the engines
+	Metrics      Metrics // zero: nothing is told of the engines' metrics pages
+}
+
+// Metrics is what an operator knows better of a pool's metrics pages.
+type Metrics struct {
+	Dialect string              // pages are read as this one only; empty: recognised
+	Paths   []string            // where they are, likeliest first; empty: the dialect's
+	Names   map[string][]string // series to read a field from, best first; other fields stay the dialect's
 }
 
 // TLS says how Envoy speaks TLS to a pool's engines. The paths are on the
