@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -99,4 +100,32 @@ func TestExtProcWaitsForTheControlPlane(t *testing.T) {
 	eventually(t, "it serves", 20*time.Second, func() bool { return healthy() == 1 })
 	c = newCaller(t, s, "main")
 	c.send(20)
+}
+
+// A control plane that is restarted with a bad fleet file goes on with the fleet that
+// was in force last, and says so.
+func TestARestartWithABadFleetFile(t *testing.T) {
+	t.Parallel()
+	s := start(t, stage.Options{FleetFile: sessions})
+	eventually(t, "the plan is saved", 5*time.Second, func() bool {
+		_, err := os.Stat(filepath.Join(s.State(), "plan.json"))
+		return err == nil
+	})
+	plane := s.Process("weir")
+	check(t, plane.Kill())
+	check(t, os.WriteFile(s.FleetFile, []byte(read(t, s)+"\nnonsense: true\n"), 0o644))
+	check(t, plane.Start())
+	eventually(t, "it serves what was in force", 20*time.Second, func() bool {
+		_, err := snapshotOf(s, "main")
+		return err == nil
+	})
+	if !strings.Contains(plane.Log(), "beginning with the one of the last plan") {
+		t.Error("the control plane did not say that its fleet file is refused")
+	}
+	out, _ := exec.Command(filepath.Join(bin, "weir"), "status", "--admin", s.AdminAddress("weir")).Output()
+	if !strings.Contains(string(out), "the fleet file is refused") {
+		t.Errorf("the status does not tell:\n%s", out)
+	}
+	c := newCaller(t, s, "main")
+	c.send(10)
 }

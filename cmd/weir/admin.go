@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"weir/admin"
+	"weir/signals"
 )
 
 // adminAddress is where the admin API of a control plane is, unless told otherwise.
@@ -28,6 +29,8 @@ func (p *plane) serveAdmin(ctx context.Context, l net.Listener) error {
 		p.registerMetrics(metrics),
 		p.tracker.Counters.RegisterMetrics(metrics),
 		p.prober.Counters.RegisterMetrics(metrics),
+		p.scraper.Counters.RegisterMetrics(metrics),
+		signals.RegisterBeliefs(metrics, p.loop.Latest),
 		p.server.RegisterMetrics(metrics),
 		p.loop.RegisterMetrics(metrics),
 	)

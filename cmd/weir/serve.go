@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/admin"
-	"weir/config"
 	"weir/control"
 	"weir/envoy"
 	"weir/fleet"
@@ -33,11 +32,7 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, err := config.Read(a[0])
-			if err != nil {
-				return err
-			}
-			f, err := config.Parse(a[0], text)
+			begin, err := beginWith(a[0], state, log)
 			if err != nil {
 				return err
 			}
@@ -50,7 +45,7 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return newPlane(a[0], string(text), f, state, log).run(c.Context(), l, asked)
+			return newPlane(a[0], begin, state, log).run(c.Context(), l, asked)
 		},
 	}
 	c.Flags().StringVar(&address, "xds", "127.0.0.1:18000", "`ip:port` on which Envoys and weir-extprocs find the control plane")
@@ -80,8 +75,13 @@ type plane struct {
 	counters  planeCounters
 }
 
-func newPlane(file, text string, f *fleet.Fleet, state string, log *zap.Logger) *plane {
-	p := &plane{file: file, fleetText: text, log: log, tracker: signals.NewTracker(f), reports: make(chan fleet.LoadReport, maxReports)}
+func newPlane(file string, begin beginning, state string, log *zap.Logger) *plane {
+	f := begin.fleet
+	p := &plane{file: file, fleetText: begin.text, log: log, tracker: signals.NewTracker(f), reports: make(chan fleet.LoadReport, maxReports)}
+	if begin.problem != nil {
+		complaint := begin.problem.Error()
+		p.complaint.Store(&complaint)
+	}
 	p.server = xds.New(xds.Options{Reports: p.reports}, log.Named("xds"))
 	p.loop = control.New(control.Config{
 		State:    p.tracker.State,
@@ -96,6 +96,7 @@ func newPlane(file, text string, f *fleet.Fleet, state string, log *zap.Logger) 
 	p.scraper = scrape.New(log.Named("scrape"), f, signals.NewEngineClient, func(s scrape.Sample) {
 		p.loop.Post(func(time.Time) { p.tracker.ObserveSample(s) })
 	})
+	p.scraper.Override = override
 	p.server.SetFrontEnds(frontEnds(f))
 	return p
 }

@@ -80,3 +80,34 @@ func staticBootstrap(dir string, l envoy.Local) ([]byte, error) {
 	}
 	return envoy.StaticBootstrap(l, v)
 }
+
+// beginning is the fleet that a control plane begins with.
+type beginning struct {
+	fleet   *fleet.Fleet
+	text    string
+	problem error // why it is not the fleet file's; nil: it is
+}
+
+// beginWith reads the fleet file. One that is refused is no reason to be down, where
+// the state directory has the fleet that was in force last: that one is taken, as it
+// would have stayed if the control plane had not been restarted.
+func beginWith(file, state string, log *zap.Logger) (beginning, error) {
+	text, err := config.Read(file)
+	if err != nil {
+		return beginning{}, err
+	}
+	f, refused := config.Parse(file, text)
+	if refused == nil {
+		return beginning{f, string(text), nil}, nil
+	}
+	saved, err := control.Store{Dir: state}.Read()
+	if state == "" || err != nil {
+		return beginning{}, refused
+	}
+	f, err = config.Parse("fleet file of the last plan", []byte(saved.Fleet))
+	if err != nil {
+		return beginning{}, refused
+	}
+	log.Error("fleet file refused, beginning with the one of the last plan", zap.String("file", file), zap.Error(refused))
+	return beginning{f, saved.Fleet, refused}, nil
+}

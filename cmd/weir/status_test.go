@@ -129,7 +129,7 @@ func testPlane(t *testing.T) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newPlane(file, string(text), f, "", zap.NewNop())
+	return newPlane(file, beginning{f, string(text), nil}, "", zap.NewNop())
 }
 
 // What is not known is a dash, what is stale stands in brackets, and an idle
