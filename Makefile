@@ -41,7 +41,19 @@ demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control
 .PHONY: test
 test: setup lint ## Lint, then run all tests with the race detector
 	packages=$$(go list ./... | grep -v '^weir/deploy'); go test -race $$packages
+	$(MAKE) fuzz
 	go test -race -count=1 ./deploy/...
+
+# What strangers write is fuzzed: engines' pages, load reports, access logs, bodies.
+# FUZZ_FOR=10m looks for longer.
+FUZZ_FOR ?= 10s
+fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzReceive ./extproc:FuzzRead ./config:FuzzParse
+
+.PHONY: fuzz
+fuzz: ## Fuzz the parsers of what strangers write
+	for target in $(fuzzed); do \
+		go test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZ_FOR) -fuzzminimizetime 1x "$${target%:*}"; \
+	done
 
 .PHONY: test-llama
 test-llama: setup ## Measure at length what conversations find in llama.cpp's KV caches
