@@ -33,18 +33,23 @@ func (s *Stage) isLlama(p *fleet.Pool) bool {
 	return s.options.Llama != nil && p.EngineType == "llamacpp"
 }
 
-// startEngines starts the engines of all pools but those behind TLS, which are the
-// caller's own, and waits until they serve.
+// isExternal says whether a pool's engines are the caller's own.
+func (s *Stage) isExternal(p *fleet.Pool) bool {
+	return p.TLS != nil || s.options.External != nil && s.options.External(p.ID)
+}
+
+// startEngines starts the engines of all pools but the caller's own, and waits until
+// they serve.
 func (s *Stage) startEngines(ctx context.Context) error {
 	for i := range s.Fleet.Pools {
-		if p := &s.Fleet.Pools[i]; p.TLS == nil {
+		if p := &s.Fleet.Pools[i]; !s.isExternal(p) {
 			if err := s.launchEngines(p); err != nil {
 				return err
 			}
 		}
 	}
 	for i := range s.Fleet.Pools {
-		if p := &s.Fleet.Pools[i]; p.TLS == nil {
+		if p := &s.Fleet.Pools[i]; !s.isExternal(p) {
 			if err := s.awaitEngines(ctx, p); err != nil {
 				return err
 			}

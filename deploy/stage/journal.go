@@ -34,7 +34,7 @@ func (s *Stage) Arrivals() ([]Arrival, error) {
 	for i := range s.Fleet.Pools {
 		p := &s.Fleet.Pools[i]
 		for _, e := range p.Engines {
-			if p.TLS != nil || s.isLlama(p) {
+			if s.isExternal(p) || s.isLlama(p) {
 				continue // no engine that keeps a journal
 			}
 			some, err := readJournal(s.Journal(e))

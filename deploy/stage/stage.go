@@ -28,6 +28,9 @@ type Options struct {
 	Edit      func(string) string // changes the staged fleet file's text; nil: nothing
 	// EngineFlags adds flags to the engines of a pool; nil: none.
 	EngineFlags func(fleet.PoolID) []string
+	// External says which pools' engines are the caller's own, beside those behind
+	// TLS; nil: none.
+	External func(fleet.PoolID) bool
 	// ExtProcFlags are more flags for every weir-extproc.
 	ExtProcFlags []string
 	Llama        *Llama // runs the pools of type llamacpp; nil: mock engines do
