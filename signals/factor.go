@@ -28,6 +28,8 @@ const (
 	ttftTolerance = 0.25
 	// Below that load the TTFT says nothing of the capacity: the curve is level.
 	tellingLoad = 0.4
+	// Below that load a request that waits is an oddity, not a shortage.
+	queueLoad = 0.1
 	// queuedPerEngine is a standing queue: more than a request passing through.
 	queuedPerEngine = 1
 	minTTFTSamples  = 20 // in the evidence of a round
@@ -77,10 +79,10 @@ func (e *evidence) implied(p *fleet.Profile, now float64) (float64, string) {
 	case telling && e.ttftSeconds > expected*(1+ttftTolerance):
 		return min(now, e.load/utilisationAt(p.TTFT, e.ttftSeconds)),
 			fmt.Sprintf("TTFT is %.0f ms where the profile says %.0f ms at a load of %.0f %%", 1000*e.ttftSeconds, 1000*expected, 100*e.load)
-	case e.waitingSeen && e.waiting >= queuedPerEngine:
+	case e.waitingSeen && e.waiting >= queuedPerEngine && e.load >= queueLoad:
 		return min(now, e.load) * (1 - stepDown), // less than what makes a queue; how much less shows when it settles
 			fmt.Sprintf("%.1f requests wait at each engine at a load of %.0f %%", e.waiting, 100*e.load)
-	case now < 1:
+	case now < 1 && (e.waitingSeen || telling):
 		return 1, "" // nothing speaks against the profile any more
 	case telling && e.load/now > 1-stepUp:
 		return maxFactor, fmt.Sprintf("TTFT is %.0f ms, within the profile, at a load of %.0f %%", 1000*e.ttftSeconds, 100*e.load)

@@ -69,6 +69,24 @@ func TestFactorKeepsStillWhereTheProfileIsRight(t *testing.T) {
 	}
 }
 
+// Silence is no recovery, and one odd request at an idle pool no shortage.
+func TestFactorNeedsEvidence(t *testing.T) {
+	p, f := linear(), &factor{value: 0.6, reason: "a queue"}
+	for range 50 {
+		f.observe(p, evidence{load: 0.8})
+	}
+	if f.value != 0.6 || f.reason != "a queue" {
+		t.Errorf("without any evidence the factor went to %v because %q, want it as it was", f.value, f.reason)
+	}
+	f = &factor{}
+	for range 50 {
+		f.observe(p, evidence{load: 0.01, waiting: 1, waitingSeen: true})
+	}
+	if f.value != 1 {
+		t.Errorf("a request that waits at an idle pool made the factor %v, want 1", f.value)
+	}
+}
+
 func TestFactorRisesAboveOneOnlyUnderLoad(t *testing.T) {
 	p, f := linear(), &factor{}
 	rounds(f, p, 200, 1.5, 2)
