@@ -73,7 +73,7 @@ func TestAProfileIsNotBelievedAgainstTheEvidence(t *testing.T) {
 	t.Parallel()
 	// At half of its capacity a pool's TTFT tells how large it is.
 	s := start(t, stage.Options{FleetFile: steadyFleet, Edit: func(text string) string {
-		return strings.ReplaceAll(text, "capacity: 40 rps", "capacity: 20 rps")
+		return strings.NewReplacer("capacity: 40 rps", "capacity: 20 rps", "  demand: declared\n", "").Replace(text)
 	}})
 	for _, e := range s.Fleet.Pool("east").Engines {
 		setFaults(t, e, `{"slow":8}`)

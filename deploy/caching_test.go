@@ -63,6 +63,9 @@ func (c caching) random(t *testing.T) outcome {
 
 // weir sends each turn through Weir.
 func (c caching) weir(t *testing.T) outcome {
+	for _, e := range c.engines { // one that a busy machine kept from answering its probes comes back
+		eventually(t, "engine "+string(e)+" is ready", 20*time.Second, func() bool { return health(c.stage, c.stage.Fleet.FrontEnds[0].ID, e) == "ready" })
+	}
 	return c.hold(t, "weir", func(int, int) string { return c.stage.URL("main") })
 }
 

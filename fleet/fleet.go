@@ -142,7 +142,7 @@ type Network struct {
 type Options struct {
 	Policy       string        // how a plan is made; "optimal"
 	Tick         time.Duration // time between two rounds of the loop
-	DeclaredOnly bool          // the file's demand rules, whatever is measured
+	DeclaredOnly bool          // the file's demand, sizes and capacities rule, whatever is measured
 	Headroom     float64       // share of each pool's capacity that plans leave free
 	ChurnSeconds float64       // γ: what moving one request must gain, seconds
 	MinShare     float64       // smaller shares are given up where capacity allows

@@ -104,6 +104,8 @@ func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.P
 	}
 	st.Signals.Load = p.burden.load(now, s, of)
 	st.Signals.TTFTSeconds = p.burden.meanTTFT(now)
-	p.burden.judge(now, &of.Profile, &st)
+	if !s.Fleet.Options.DeclaredOnly {
+		p.burden.judge(now, &of.Profile, &st)
+	}
 	return st
 }
