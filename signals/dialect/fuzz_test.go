@@ -98,6 +98,9 @@ func parsed(text []byte) (samples []flat, ok bool) {
 				one("_sum", m.Summary.GetSampleSum())
 				one("_count", float64(m.Summary.GetSampleCount()))
 			case m.Histogram != nil:
+				if m.Histogram.SampleSum == nil || m.Histogram.SampleCount == nil {
+					return nil, false // it has its count in its last bucket, where this parser does not look
+				}
 				one("_sum", m.Histogram.GetSampleSum())
 				one("_count", float64(m.Histogram.GetSampleCount()))
 			}
