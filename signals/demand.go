@@ -20,7 +20,7 @@ const (
 	// A correction needs enough requests to mean something, and is bounded: 10
 	// is nine of ten requests shed, 0.2 five attempts a request.
 	correctionRps                = 2
-	attemptsPerRequest           = 3 // the first and two retries
+	attemptsPerRequest           = 9 // three of a client, each tried three times by Envoy
 	minCorrection, maxCorrection = 0.2, 10
 )
 
@@ -160,8 +160,8 @@ func (f *frontEnd) demand(class fleet.ClassID) (fleet.Demand, bool) {
 }
 
 // bypassed says whether the node's Envoy goes on without its weir-extproc, which is
-// there and counts nothing: after a restart Envoy is slow to trust it again. Retries
-// alone cannot explain that Envoy issued more than three requests for each arrival.
+// there and counts nothing: after a restart Envoy is slow to trust it again. Retries,
+// the client's and Envoy's, explain nine requests for each arrival and no more.
 func (n *node) bypassed(class fleet.ClassID) bool {
 	arrived, issued := n.extProc.windows[class], n.envoy.windows[class]
 	if !n.paired() || arrived == nil || issued == nil {

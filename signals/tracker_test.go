@@ -120,7 +120,7 @@ func TestDemand(t *testing.T) {
 			f.seconds(4, arrivals("east", "a", 20), issued("east", "a", fleet.PoolLoad{Issued: 20}))
 		}, D{Rps: 20, Source: fleet.SourceArrivals}},
 		{"retries alone are no sign of that", func(f *feed) {
-			f.seconds(20, arrivals("east", "a", 20), issued("east", "a", fleet.PoolLoad{Issued: 58}))
+			f.seconds(20, arrivals("east", "a", 20), issued("east", "a", fleet.PoolLoad{Issued: 170}))
 		}, D{Rps: 20, Source: fleet.SourceArrivals}},
 		{"a node that leaves is left out", func(f *feed) {
 			f.seconds(20, arrivals("east", "a", 20), arrivals("east", "b", 20))
