@@ -74,9 +74,13 @@ type result struct {
 	Missing string // why the client cannot run here
 }
 
+// patience is how long a client may take over one order, or to end.
+const patience = time.Minute
+
 // client is a running one.
 type client struct {
 	kind
+	kill   func()
 	orders *json.Encoder
 	said   *json.Decoder
 	stderr *strings.Builder
@@ -105,13 +109,13 @@ func startClient(t *testing.T, k kind, url string) *client {
 	check(t, err)
 	c.orders, c.said = json.NewEncoder(in), json.NewDecoder(out)
 	check(t, cmd.Start())
-	deadline := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
+	c.kill = func() { _ = cmd.Process.Kill() }
 	t.Cleanup(func() {
 		in.Close() // the end of its orders
+		defer time.AfterFunc(patience, c.kill).Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%s: %v\n%s", k.name, err, c.stderr)
 		}
-		deadline.Stop()
 	})
 	return c
 }
@@ -145,6 +149,8 @@ func (c *client) tell(t *testing.T, o order) {
 
 func (c *client) hear(t *testing.T) (r result) {
 	t.Helper()
+	// Its own life has no deadline: a test may wait long for its turn to run.
+	defer time.AfterFunc(patience, c.kill).Stop()
 	if err := c.said.Decode(&r); err != nil {
 		t.Fatalf("%s ended: %v", c.name, err) // why, its cleanup says
 	}

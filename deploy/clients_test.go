@@ -33,7 +33,6 @@ func TestClients(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			for _, c := range clients {
 				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
 					c.await(t)
 					visit{t, s, c, state}.all()
 				})
