@@ -91,11 +91,12 @@ type reader struct {
 }
 
 func (r *reader) file(root node) {
-	m := root.mapping("frontEnds", "pools", "network", "classes", "options")
+	m := root.mapping("frontEnds", "pools", "network", "classes", "limits", "options")
 	r.pools(m.must("pools"))
 	r.classes(m.must("classes"))
 	r.frontEnds(m.must("frontEnds"))
 	r.network(m.at("network"))
+	r.limits(m.at("limits"))
 	r.options(m.at("options"))
 }
 

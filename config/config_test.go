@@ -107,7 +107,7 @@ func TestEverything(t *testing.T) {
 			{FrontEnd: "west", Pool: "fast"}: 0.09, {FrontEnd: "west", Pool: "spare"}: 0.09,
 		}},
 		Options: fleet.Options{
-			Policy: "optimal", Tick: 5 * time.Second, DeclaredOnly: true, Headroom: 0.125, ChurnSeconds: 0.002, MinShare: 0.01,
+			Policy: "optimal", Tick: 5 * time.Second, DeclaredOnly: true, Headroom: 0.125, ChurnSeconds: 0.002, ChurnHalving: time.Minute, MinShare: 0.01,
 			BodyLimit: 8 << 20, Idle: 90 * time.Second, Unreadable: "rest", RetryPercent: 20, RetryFloor: 3, HealthPath: "/healthz",
 		},
 	}
@@ -122,7 +122,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fleet.Options{
-		Policy: "optimal", Tick: 2 * time.Second, Headroom: 0.1, ChurnSeconds: 0.005, MinShare: 0.001,
+		Policy: "optimal", Tick: 2 * time.Second, Headroom: 0.1, ChurnSeconds: 0.005, ChurnHalving: time.Minute, MinShare: 0.001,
 		BodyLimit: 32 << 20, Idle: 5 * time.Minute, RetryPercent: 50, RetryFloor: 256, HealthPath: "/health",
 	}
 	if diff := cmp.Diff(want, f.Options); diff != "" {

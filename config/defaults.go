@@ -16,6 +16,8 @@ const (
 	defaultHeadroomPercent = 10
 	// Above the noise of measured latencies, so that noise moves nobody.
 	defaultChurn = 5 * time.Millisecond
+	// A conversation lives for minutes. After ten of them a gain of 10 µs is taken.
+	defaultChurnHalving = time.Minute
 	// A smaller share is a handful of conversations: not worth a cold cache.
 	defaultMinSharePercent = 0.1
 	// A long context with images in base64 fits.
@@ -66,7 +68,8 @@ const (
 	maxLinks        = 1_000_000 // front-ends × pools
 	maxClasses      = 200
 	maxEngines      = 20_000 // of all pools
-	maxRules        = 2000   // of all classes, hosts and models multiplied out
+	maxLimits       = 2000
+	maxRules        = 2000 // of all classes, hosts and models multiplied out
 	maxCurvePoints  = 64
 	maxListed       = 256 // models, labels, capabilities, regions, hosts
 	maxRuleHeaders  = 16
@@ -83,6 +86,7 @@ const (
 	minIdle, maxIdle           = time.Second, 24 * time.Hour
 	maxLatency                 = time.Hour
 	maxChurn                   = 10 * time.Second
+	maxChurnHalving            = 24 * time.Hour
 	maxRps                     = 1e7
 	minCapacityRps             = 1e-3
 	maxTokens                  = 1e8

@@ -5,7 +5,7 @@ import (
 )
 
 func (r *reader) options(n node) {
-	m := n.mapping("policy", "tick", "demand", "headroom", "churn", "minShare", "bodyLimit", "idle", "unreadable",
+	m := n.mapping("policy", "tick", "demand", "headroom", "churn", "churnHalving", "minShare", "bodyLimit", "idle", "unreadable",
 		"retryPercent", "retryFloor", "healthPath")
 	r.fleet.Options = fleet.Options{
 		Policy:       m.at("policy").oneOf(defaultPolicy, defaultPolicy),
@@ -13,6 +13,7 @@ func (r *reader) options(n node) {
 		DeclaredOnly: m.at("demand").oneOf("measured", "measured", "declared") == "declared",
 		Headroom:     m.at("headroom").fraction(defaultHeadroomPercent, 100),
 		ChurnSeconds: m.at("churn").duration(defaultChurn, 0, maxChurn).Seconds(),
+		ChurnHalving: m.at("churnHalving").duration(defaultChurnHalving, 0, maxChurnHalving),
 		MinShare:     m.at("minShare").fraction(defaultMinSharePercent, 50),
 		BodyLimit:    m.at("bodyLimit").bytes(defaultBodyLimit, minBodyLimit, maxBodyLimit),
 		Idle:         m.at("idle").duration(defaultIdle, minIdle, maxIdle),

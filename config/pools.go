@@ -24,7 +24,7 @@ func (r *reader) pools(n node) {
 
 func (r *reader) pool(n node, i int) {
 	before := r.doc.faults()
-	m := n.thing("pool", i, "name", "region", "models", "engineType", "labels", "capabilities", "engines", "profile", "tls", "metrics")
+	m := n.thing("pool", i, "name", "region", "models", "engineType", "labels", "capabilities", "engines", "profile", "tls", "metrics", "price", "min", "max")
 	p := fleet.Pool{
 		ID:           fleet.PoolID(m.name()),
 		Region:       m.at("region").text(),
@@ -41,7 +41,25 @@ func (r *reader) pool(n node, i int) {
 	p.Profile = profile(m.must("profile"))
 	p.TLS = tls(m.at("tls"))
 	p.Metrics = metrics(m.at("metrics"), p.EngineType)
+	p.PriceSeconds = m.at("price").seconds(maxLatency)
+	p.MinRps, p.MaxRps = poolLimits(m)
 	r.fleet.Pools = append(r.fleet.Pools, p)
+}
+
+// poolLimits reads the rates between which plans keep a pool.
+func poolLimits(m mapping) (least, most float64) {
+	if n := m.at("min"); n.present() {
+		least = n.rps(0, maxRps)
+	}
+	n := m.at("max")
+	if !n.present() {
+		return least, 0
+	}
+	most = n.rps(minCapacityRps, maxRps)
+	if most > 0 && least > most {
+		n.wrong("keep max above min", "max is less than min")
+	}
+	return least, most
 }
 
 func (r *reader) poolEngines(n node, pool string) []fleet.EngineID {

@@ -21,6 +21,7 @@ func (l *Loop) round() time.Duration {
 	}
 	now := time.Now()
 	s := l.config.State(now, l.plan)
+	s.ElapsedSeconds = l.elapsedSeconds(now)
 	plan := l.decide(now, s)
 	if plan != nil {
 		l.publish(s, plan)
@@ -28,6 +29,15 @@ func (l *Loop) round() time.Duration {
 	}
 	l.latest.Store(&fleet.Round{At: now, State: s, Plan: plan, Planned: l.planned, Why: l.why, Unpublished: l.unpublished})
 	return cmp.Or(max(0, s.Fleet.Options.Tick), DefaultTick)
+}
+
+// elapsedSeconds is the time since the last plan was made; 0: an earlier process
+// made it.
+func (l *Loop) elapsedSeconds(now time.Time) float64 {
+	if l.planned.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(l.planned).Seconds())
 }
 
 // decide returns the plan to publish: a new one, else the last one, else nil.

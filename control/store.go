@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -171,12 +172,22 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
+// unaged is a plan without the ages of its shares: they are no reason to write it.
+func unaged(p *fleet.Plan) *fleet.Plan {
+	young := *p
+	young.Routes = slices.Clone(p.Routes)
+	for i := range young.Routes {
+		young.Routes[i].SettledSeconds = 0
+	}
+	return &young
+}
+
 // same says whether saving b after a would change nothing but the time.
 func (a *Saved) same(b *Saved) bool {
 	if a == nil || a.Fleet != b.Fleet {
 		return false
 	}
-	before, errBefore := json.Marshal(a.Plan)
-	after, errAfter := json.Marshal(b.Plan)
+	before, errBefore := json.Marshal(unaged(a.Plan))
+	after, errAfter := json.Marshal(unaged(b.Plan))
 	return errors.Join(errBefore, errAfter) == nil && bytes.Equal(before, after)
 }

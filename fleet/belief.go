@@ -42,6 +42,7 @@ type TokenBelief struct {
 	Mean      Tokens
 	Requests  float64 // measured, decayed
 	Estimated float64 // those of them that were estimated from bytes
+	Cached    float64 // tokens of the mean prompt that were in an engine's cache
 }
 
 // TokensOf is the size of a mean request of a class: measured, else as declared.

@@ -31,6 +31,7 @@ type Fleet struct {
 	Pools     []Pool
 	Classes   []Class
 	Network   Network
+	Limits    []Limit
 	Options   Options
 }
 
@@ -53,6 +54,18 @@ type Pool struct {
 	Profile      Profile
 	TLS          *TLS    // nil: plain HTTP to the engines
 	Metrics      Metrics // zero: nothing is told of the engines' metrics pages
+	PriceSeconds float64 // what a request there costs beside its latency (egress, tokens), as seconds
+	MinRps       float64 // plans give it that much while there is demand for it
+	MaxRps       float64 // plans give it no more; 0: what its engines can do
+}
+
+// Limit bounds the share that a pool gets of the traffic of a front-end, of all its
+// classes together or of one. It yields before a request is refused.
+type Limit struct {
+	FrontEnd FrontEndID
+	Class    ClassID // empty: all that may use the pool, together
+	Pool     PoolID
+	Min, Max float64 // of the admitted traffic, 0–1
 }
 
 // Metrics is what an operator knows better of a pool's metrics pages.
@@ -144,7 +157,8 @@ type Options struct {
 	Tick         time.Duration // time between two rounds of the loop
 	DeclaredOnly bool          // the file's demand, sizes and capacities rule, whatever is measured
 	Headroom     float64       // share of each pool's capacity that plans leave free
-	ChurnSeconds float64       // γ: what moving one request must gain, seconds
+	ChurnSeconds float64       // γ: half of what moving one request must gain, seconds
+	ChurnHalving time.Duration // γ halves with each that nothing was moved; 0: it stays
 	MinShare     float64       // smaller shares are given up where capacity allows
 	BodyLimit    int64         // bytes of the largest request body
 	Idle         time.Duration // a stream that is silent for so long is ended

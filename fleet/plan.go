@@ -33,6 +33,9 @@ type Route struct {
 	DemandRps float64    `json:"demandRps"` // 0: idle; its shares say where a request would go
 	ShedRps   float64    `json:"shedRps"`
 	Shares    []Share    `json:"shares"` // by pool; zero shares are left out
+	// SettledSeconds is how long its traffic has been where it is: the age of the
+	// shares, each move taking off the part that it moved.
+	SettledSeconds float64 `json:"settledSeconds"`
 }
 
 // Share is what one pool gets of a route.
@@ -47,9 +50,9 @@ type Share struct {
 // PoolPlan is what the plan means for one pool.
 type PoolPlan struct {
 	Pool         PoolID  `json:"pool"`
-	CapacityRps  float64 `json:"capacityRps"` // effective, for the planned mix
+	CapacityRps  float64 `json:"capacityRps"` // effective, for the planned mix; at most the pool's MaxRps
 	Rps          float64 `json:"rps"`
-	Utilisation  float64 `json:"utilisation"`  // work / effective capacity
+	Utilisation  float64 `json:"utilisation"`  // rps / capacityRps
 	PriceSeconds float64 `json:"priceSeconds"` // what one more RPS of capacity takes off Σ rps × seconds
 }
 

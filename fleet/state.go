@@ -5,12 +5,17 @@ import "time"
 // State is what is believed at one moment: the whole input of a plan, the
 // previous plan included, so that the same state gives the same plan.
 type State struct {
-	Fleet    *Fleet
-	Demand   map[Stream]Demand
-	Pools    map[PoolID]PoolState    // a missing pool is one that nothing is known of
-	Network  map[Link]float64        // measured round trips in seconds; a missing link has its declared one
-	Tokens   map[ClassID]TokenBelief // measured sizes of requests; a missing class has its declared one
-	Previous *Plan                   // nil: none
+	Fleet   *Fleet
+	Demand  map[Stream]Demand
+	Pools   map[PoolID]PoolState // a missing pool is one that nothing is known of
+	Network map[Link]float64     // measured round trips in seconds; a missing link has its declared one
+	// NetworkNoise holds the standard errors of Network, seconds; a missing link's is
+	// not known.
+	NetworkNoise map[Link]float64
+	Tokens       map[ClassID]TokenBelief // measured sizes of requests; a missing class has its declared one
+	Previous     *Plan                   // nil: none
+	// ElapsedSeconds is the time since the previous plan was made; 0: not known.
+	ElapsedSeconds float64
 }
 
 // Stream is the traffic of one class at one front-end.
@@ -101,6 +106,15 @@ func (s *State) RoundTrip(l Link) float64 {
 		return rtt
 	}
 	return s.Fleet.Network.RoundTripSeconds[l]
+}
+
+// RoundTripNoise is the standard error of a link's round trip in seconds; 0 where it
+// is declared, or its noise is not known.
+func (s *State) RoundTripNoise(l Link) float64 {
+	if !s.Fleet.Network.Measured {
+		return 0
+	}
+	return s.NetworkNoise[l]
 }
 
 // Role says which of the two xDS clients of a node is speaking.

@@ -41,6 +41,8 @@ func check(s *fleet.State) error {
 	for i := range s.Fleet.FrontEnds {
 		p.demand(s, s.Fleet.FrontEnds[i].ID)
 	}
+	p.limits(s.Fleet)
+	p.noise(s)
 	p.previous(s.Previous)
 	return errors.Join(p...)
 }
@@ -58,6 +60,9 @@ func (p *problems) pool(s *fleet.State, pool *fleet.Pool) {
 	if !natural(profile.CapacityRps) || profile.CapacityRps == 0 {
 		p.add("pool %s: capacity: %v RPS: want a finite number above 0", pool.ID, profile.CapacityRps)
 	}
+	p.number(pool.PriceSeconds, "pool %s: price, seconds", pool.ID)
+	p.number(pool.MinRps, "pool %s: least RPS", pool.ID)
+	p.number(pool.MaxRps, "pool %s: most RPS", pool.ID)
 	p.number(believed.Health, "pool %s: health", pool.ID)
 	p.number(believed.CapacityFactor, "pool %s: capacity factor", pool.ID)
 	p.number(profile.OutputTokenCost, "pool %s: output token cost", pool.ID)
@@ -119,6 +124,24 @@ func (p *problems) network(s *fleet.State, pool *fleet.Pool) {
 	}
 }
 
+func (p *problems) limits(f *fleet.Fleet) {
+	for _, l := range f.Limits {
+		if !(l.Min >= 0 && l.Min <= l.Max && l.Max <= 1) {
+			p.add("limit of %s at %s: %v to %v of the traffic: want 0 to 1, the least first", l.Pool, l.FrontEnd, l.Min, l.Max)
+		}
+	}
+}
+
+func (p *problems) noise(s *fleet.State) {
+	p.number(s.ElapsedSeconds, "time since the previous plan, seconds")
+	for link, noise := range s.NetworkNoise {
+		p.number(noise, "noise of the network %s to %s, seconds", link.FrontEnd, link.Pool)
+	}
+	for id, t := range s.Tokens {
+		p.number(t.Cached, "class %s: cached tokens", id)
+	}
+}
+
 func (p *problems) previous(plan *fleet.Plan) {
 	if plan == nil {
 		return
@@ -127,6 +150,7 @@ func (p *problems) previous(plan *fleet.Plan) {
 		r := &plan.Routes[i]
 		p.number(r.DemandRps, "previous plan: %s at %s: demand", r.Class, r.FrontEnd)
 		p.number(r.ShedRps, "previous plan: %s at %s: shed", r.Class, r.FrontEnd)
+		p.number(r.SettledSeconds, "previous plan: %s at %s: settled", r.Class, r.FrontEnd)
 		for _, s := range r.Shares {
 			p.number(s.Share, "previous plan: %s at %s: share of %s", r.Class, r.FrontEnd, s.Pool)
 		}

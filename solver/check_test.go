@@ -43,6 +43,17 @@ func TestBadStates(t *testing.T) {
 		{"previous shares", func(s *fleet.State) {
 			s.Previous = &fleet.Plan{Routes: []fleet.Route{{FrontEnd: "A", Class: "chat", Shares: []fleet.Share{{Pool: "A", Share: nan}}}}}
 		}, "previous plan: chat at A"},
+		{"price", func(s *fleet.State) { s.Fleet.Pools[1].PriceSeconds = -1 }, "pool B: price"},
+		{"most RPS", func(s *fleet.State) { s.Fleet.Pools[1].MaxRps = nan }, "pool B: most RPS"},
+		{"least RPS", func(s *fleet.State) { s.Fleet.Pools[1].MinRps = nan }, "pool B: least RPS"},
+		{"limit", func(s *fleet.State) {
+			s.Fleet.Limits = []fleet.Limit{{FrontEnd: "A", Pool: "B", Min: 0.5, Max: nan}}
+		}, "limit of B at A"},
+		{"noise", func(s *fleet.State) {
+			s.NetworkNoise = map[fleet.Link]float64{{FrontEnd: "A", Pool: "B"}: nan}
+		}, "noise of the network A to B"},
+		{"elapsed", func(s *fleet.State) { s.ElapsedSeconds = nan }, "time since the previous plan"},
+		{"cached tokens", func(s *fleet.State) { s.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {Cached: -1}} }, "class chat: cached tokens"},
 		{"no fleet", func(s *fleet.State) { s.Fleet = nil }, "no fleet"},
 	}
 	for _, tt := range tests {

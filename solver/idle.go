@@ -6,7 +6,7 @@ const idleRps = 1e-6
 
 // idleShares says where a stream that nobody asks for would go: to the option at
 // which one more request costs least, save that shares stay where they were
-// unless moving gains 2γ, as for all others. Nothing is planned for it, so that an
+// unless moving gains enough, as for all others. Nothing is planned for it, so that an
 // idle stream takes no capacity and is refused nothing.
 func (r *routing) idleShares(st *stream) []float64 {
 	best, least := -1, 0.0
@@ -20,8 +20,8 @@ func (r *routing) idleShares(st *stream) []float64 {
 	shares := make([]float64, len(st.options))
 	left := 1.0
 	for j, o := range st.options {
-		if st.settled() && o.ready() && cost[j] <= least+2*r.model.churn {
-			shares[j] = st.previous.ShareOf(o.pool.ID)
+		if o.ready() && cost[j] <= least+st.options[best].move {
+			shares[j] = st.share(o.pool.ID)
 			left -= shares[j]
 		}
 	}
@@ -33,7 +33,7 @@ func (r *routing) idleShares(st *stream) []float64 {
 // latency and what it adds to that of others, seconds. Where the pool is full it is
 // more than any latency.
 func (r *routing) marginal(c *class, o option) float64 {
-	cost := o.network + o.base
+	cost := o.cost()
 	if !o.ready() {
 		return cost
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"weir/fleet"
@@ -36,7 +37,7 @@ type answer struct {
 }
 
 func TestIndependentModelAgrees(t *testing.T) {
-	const fleets = 200
+	const fleets = 1000
 	interpreter := python(t)
 	var input, complaints bytes.Buffer
 	var want []answer
@@ -102,6 +103,9 @@ type (
 	dumpedFleet struct {
 		Headroom float64        `json:"headroom"`
 		Churn    float64        `json:"churn"`
+		Halving  float64        `json:"halving"`
+		Elapsed  float64        `json:"elapsed"`
+		Limits   []dumpedLimit  `json:"limits"`
 		Pools    []dumpedPool   `json:"pools"`
 		Classes  []dumpedClass  `json:"classes"`
 		Streams  []dumpedStream `json:"streams"`
@@ -115,6 +119,9 @@ type (
 		CapacityRps     float64      `json:"capacityRps"`
 		Reference       [2]float64   `json:"reference"` // prompt, output
 		OutputTokenCost float64      `json:"outputTokenCost"`
+		Price           float64      `json:"price"`
+		MinRps          float64      `json:"minRps"`
+		MaxRps          float64      `json:"maxRps"`
 		TTFT            [][2]float64 `json:"ttft"`
 		TBT             [][2]float64 `json:"tbt"`
 	}
@@ -124,17 +131,32 @@ type (
 		Priority int        `json:"priority"`
 		Tokens   [2]float64 `json:"tokens"`
 		Weights  [2]float64 `json:"weights"`
+		Cached   float64    `json:"cached"`
 	}
 	dumpedStream struct {
+		FrontEnd string    `json:"frontEnd"`
 		Class    int       `json:"class"`
 		Rps      float64   `json:"rps"`
 		Network  []float64 `json:"network"`  // by pool
+		Noise    []float64 `json:"noise"`    // of it
 		Previous []float64 `json:"previous"` // share by pool; none: nothing was admitted before
+		Settled  float64   `json:"settled"`
+	}
+	dumpedLimit struct {
+		FrontEnd string  `json:"frontEnd"`
+		Class    *int    `json:"class"` // none: all
+		Pool     int     `json:"pool"`
+		Min      float64 `json:"min"`
+		Max      float64 `json:"max"`
 	}
 )
 
 func dump(s *fleet.State) dumpedFleet {
-	out := dumpedFleet{Headroom: s.Fleet.Options.Headroom, Churn: s.Fleet.Options.ChurnSeconds}
+	o := &s.Fleet.Options
+	out := dumpedFleet{
+		Headroom: o.Headroom, Churn: o.ChurnSeconds, Halving: o.ChurnHalving.Seconds(), Elapsed: s.ElapsedSeconds,
+		Limits: dumpLimits(s.Fleet),
+	}
 	for i := range s.Fleet.Pools {
 		out.Pools = append(out.Pools, dumpPool(s, &s.Fleet.Pools[i]))
 	}
@@ -146,12 +168,26 @@ func dump(s *fleet.State) dumpedFleet {
 			Priority: c.Priority,
 			Tokens:   [2]float64{c.Tokens.Prompt, c.Tokens.Output},
 			Weights:  [2]float64{c.Weights.TTFT, c.Weights.TBT},
+			Cached:   s.Tokens[c.ID].Cached,
 		})
 	}
 	for _, f := range s.Fleet.FrontEnds {
 		for i := range s.Fleet.Classes {
 			out.Streams = append(out.Streams, dumpStream(s, f.ID, i))
 		}
+	}
+	return out
+}
+
+func dumpLimits(f *fleet.Fleet) []dumpedLimit {
+	out := []dumpedLimit{}
+	for _, l := range f.Limits {
+		dumped := dumpedLimit{FrontEnd: string(l.FrontEnd), Min: l.Min, Max: l.Max}
+		dumped.Pool = slices.IndexFunc(f.Pools, func(p fleet.Pool) bool { return p.ID == l.Pool })
+		if i := slices.IndexFunc(f.Classes, func(c fleet.Class) bool { return c.ID == l.Class }); i >= 0 {
+			dumped.Class = &i
+		}
+		out = append(out, dumped)
 	}
 	return out
 }
@@ -172,6 +208,9 @@ func dumpPool(s *fleet.State, p *fleet.Pool) dumpedPool {
 		CapacityRps:     p.Profile.CapacityRps,
 		Reference:       [2]float64{p.Profile.Reference.Prompt, p.Profile.Reference.Output},
 		OutputTokenCost: p.Profile.OutputTokenCost,
+		Price:           p.PriceSeconds,
+		MinRps:          p.MinRps,
+		MaxRps:          p.MaxRps,
 		TTFT:            points(p.Profile.TTFT),
 		TBT:             points(p.Profile.TBT),
 	}
@@ -183,10 +222,13 @@ func dumpPool(s *fleet.State, p *fleet.Pool) dumpedPool {
 
 func dumpStream(s *fleet.State, f fleet.FrontEndID, class int) dumpedStream {
 	id := fleet.Stream{FrontEnd: f, Class: s.Fleet.Classes[class].ID}
-	out := dumpedStream{Class: class, Rps: s.Demand[id].Rps}
+	out := dumpedStream{FrontEnd: string(f), Class: class, Rps: s.Demand[id].Rps}
 	var previous *fleet.Route
 	if s.Previous != nil {
 		previous = s.Previous.Route(id)
+	}
+	if previous != nil {
+		out.Settled = previous.SettledSeconds
 	}
 	for _, p := range s.Fleet.Pools {
 		link := fleet.Link{FrontEnd: f, Pool: p.ID}
@@ -195,6 +237,11 @@ func dumpStream(s *fleet.State, f fleet.FrontEndID, class int) dumpedStream {
 			rtt = measured
 		}
 		out.Network = append(out.Network, rtt)
+		noise := s.NetworkNoise[link]
+		if !s.Fleet.Network.Measured {
+			noise = 0
+		}
+		out.Noise = append(out.Noise, noise)
 		if previous != nil && previous.ShedRps < previous.DemandRps {
 			out.Previous = append(out.Previous, previous.ShareOf(p.ID))
 		}

@@ -117,7 +117,14 @@ func TestCapacityIsKept(t *testing.T) {
 			if work[p.Pool] > capacity*(1+1e-6) {
 				t.Errorf("%s: work %v, capacity %v", p.Pool, work[p.Pool], capacity)
 			}
-			if want := work[p.Pool] / capacity; capacity > 0 && math.Abs(p.Utilisation-want) > 1e-9 {
+			want := work[p.Pool] / capacity
+			if most := s.Fleet.Pool(p.Pool).MaxRps; most > 0 {
+				want = max(want, rate[p.Pool]/most)
+				if rate[p.Pool] > most*(1+1e-6) {
+					t.Errorf("%s: %v RPS, at most %v wanted", p.Pool, rate[p.Pool], most)
+				}
+			}
+			if capacity > 0 && math.Abs(p.Utilisation-want) > 1e-9 {
 				t.Errorf("%s: utilisation %v, want %v", p.Pool, p.Utilisation, want)
 			}
 			if math.Abs(p.Rps-rate[p.Pool]) > 1e-9 || math.Abs(p.CapacityRps*p.Utilisation-p.Rps) > 1e-6 {
@@ -194,6 +201,13 @@ func TestScale(t *testing.T) {
 			st.CapacityFactor = 2 * orOne(st.CapacityFactor)
 			twice.Pools[id] = st
 		}
+		f := *s.Fleet
+		f.Pools = slices.Clone(f.Pools)
+		for i := range f.Pools {
+			f.Pools[i].MinRps *= 2
+			f.Pools[i].MaxRps *= 2
+		}
+		twice.Fleet = &f
 		got, want := objective(t, &twice), 2*objective(t, &once)
 		if math.Abs(got-want) > 1e-7*(1+math.Abs(want)) {
 			t.Errorf("twice the fleet costs %v, want %v", got, want)

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"weir/fleet"
@@ -10,16 +11,18 @@ import (
 // mostDoubt is the largest part of a demand that may be in doubt.
 const mostDoubt = 0.5
 
+var infinite = math.Inf(1)
+
 // model is a state in the terms of the linear program. The order of pools,
 // classes and streams is by ID alone, since the order of a program's columns
 // decides between equally good plans.
 type model struct {
 	state    *fleet.State
-	churn    float64        // what moving a request must gain, seconds
 	pools    []*pool        // by ID
 	classes  []*class       // by ID
 	streams  []*stream      // by front-end, then class; all with an option
 	homeless []fleet.Stream // asked for, but no eligible pool has engines
+	yield    float64        // what a request is worth by which a limit gives way, seconds
 }
 
 // pool is a pool and what plans may use of it.
@@ -29,6 +32,15 @@ type pool struct {
 	replicas float64   // fresh replicas that it is worth; 0: no engine is ready
 	capacity float64   // work that plans may use, engine-seconds per second
 	segments []segment // of its queueing, up to the capacity
+}
+
+// most is how many RPS of work at that mean size, engine-seconds, plans may send.
+func (p *pool) most(work float64) float64 {
+	rps := p.capacity / work
+	if p.MaxRps > 0 {
+		return min(rps, p.MaxRps)
+	}
+	return rps
 }
 
 // steepest is the slope of the pool's queueing when it is full.
@@ -59,7 +71,11 @@ type option struct {
 	network float64 // seconds
 	base    float64 // seconds on an idle replica, weighted by the class
 	work    float64 // engine-seconds
+	move    float64 // seconds that a request must gain to be moved here
 }
+
+// cost is what a request costs there without any queueing, seconds.
+func (o option) cost() float64 { return o.network + o.base + o.pool.PriceSeconds }
 
 func (o option) ready() bool { return o.pool.replicas > 0 }
 
@@ -70,11 +86,19 @@ func (st *stream) idle() bool { return st.demand == 0 }
 // there to be moved.
 func (st *stream) settled() bool { return st.previous != nil && st.previous.Admitted() > 0 }
 
+// share is what the pool had of a settled stream.
+func (st *stream) share(p fleet.PoolID) float64 {
+	if !st.settled() {
+		return 0
+	}
+	return st.previous.ShareOf(p)
+}
+
 // ready says whether any engine may serve the class.
 func (c *class) ready() bool { return slices.ContainsFunc(c.options, option.ready) }
 
 func newModel(s *fleet.State) *model {
-	m := &model{state: s, churn: s.Fleet.Options.ChurnSeconds}
+	m := &model{state: s}
 	for i := range s.Fleet.Pools {
 		m.pools = append(m.pools, newPool(s, &s.Fleet.Pools[i]))
 	}
@@ -145,6 +169,7 @@ func (m *model) newStream(id fleet.Stream, c *class, demand fleet.Demand) *strea
 		o := &st.options[i]
 		o.network = m.state.RoundTrip(fleet.Link{FrontEnd: id.FrontEnd, Pool: o.pool.ID})
 	}
+	m.priceMoves(st)
 	return st
 }
 

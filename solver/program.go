@@ -6,7 +6,7 @@ import (
 	"weir/solver/lp"
 )
 
-// program is a model's linear program and what its columns stand for.
+// program is a model's linear program and what its columns and rows stand for.
 type program struct {
 	lp.Program
 	model  *model
@@ -14,10 +14,18 @@ type program struct {
 	sheds  []shed
 	doubts []shed // of demand that may not be there
 	fills  []fill
+	demand []int // row by stream; none: it has no part
+	work   []int // row by pool; none: no engine is ready
+	bounds []bound
 }
 
+const none = -1
+
 // flow is a column of RPS from a stream to one of its options.
-type flow struct{ column, stream, option int }
+type flow struct {
+	column, stream, option int
+	moved                  bool // it comes from another option
+}
 
 // shed is a column of refused RPS of a stream, or of RPS in doubt.
 type shed struct{ column, stream int }
@@ -26,55 +34,58 @@ type shed struct{ column, stream int }
 type fill struct{ column, pool int }
 
 // newProgram states the model: one row per stream (its demand is served or
-// refused), one row per pool (its work fills its segments). Streams and pools
-// without a ready engine have no part in it, nor have idle streams.
+// refused), one row per pool (its work fills its segments), one per limit. Streams
+// and pools without a ready engine have no part in it, nor have idle streams.
 func newProgram(m *model) *program {
-	p := &program{model: m}
-	work := make([]int, len(m.pools)) // row by pool
+	p := &program{model: m, demand: make([]int, len(m.streams)), work: make([]int, len(m.pools))}
 	for i, pool := range m.pools {
+		p.work[i] = none
 		if pool.replicas > 0 {
-			work[i] = p.AddRow(0, 0)
+			p.work[i] = p.AddRow(0, 0)
 		}
 	}
 	for i, st := range m.streams {
+		p.demand[i] = none
 		if st.class.ready() && !st.idle() {
-			demand := p.AddRow(st.demand, st.demand)
-			p.addFlows(i, demand, work)
-			p.addSheds(i, demand)
-			p.addDoubt(i, demand)
+			p.demand[i] = p.AddRow(st.demand, st.demand)
+			p.addFlows(i)
+			p.addSheds(i, p.demand[i])
+			p.addDoubt(i, p.demand[i])
 		}
 	}
 	for i, pool := range m.pools {
-		p.addFills(pool, work[i])
+		p.addFills(pool, p.work[i])
 	}
+	p.addBounds()
 	return p
 }
 
-// addFlows prices churn without a row of its own: what stays where it was is one
-// column, cheaper by γ and bounded by the previous share; what comes is another,
-// dearer by γ.
-func (p *program) addFlows(i, demand int, work []int) {
+// addFlows prices moves without a row of its own: what stays where it was is one
+// column, bounded by the previous share; what comes is another, dearer by what a
+// move must gain.
+func (p *program) addFlows(i int) {
 	st := p.model.streams[i]
 	for j, o := range st.options {
 		if !o.ready() {
 			continue
 		}
-		add := func(cost, upper float64) {
-			column := p.AddColumn(lp.Column{Cost: cost, Upper: upper, Entries: []lp.Entry{
-				{Row: demand, Value: 1}, {Row: work[o.pool.index], Value: o.work},
-			}})
-			p.flows = append(p.flows, flow{column, i, j})
+		if share := st.share(o.pool.ID); share > 0 {
+			p.addFlow(flow{stream: i, option: j}, o.cost(), share*st.demand)
 		}
-		cost := o.network + o.base
-		if !st.settled() {
-			add(cost, st.demand)
-			continue
+		if st.settled() {
+			p.addFlow(flow{stream: i, option: j, moved: true}, o.cost()+o.move, st.demand)
+		} else {
+			p.addFlow(flow{stream: i, option: j}, o.cost(), st.demand)
 		}
-		if share := st.previous.ShareOf(o.pool.ID); share > 0 {
-			add(cost-p.model.churn, share*st.demand)
-		}
-		add(cost+p.model.churn, st.demand)
 	}
+}
+
+func (p *program) addFlow(f flow, cost, upper float64) {
+	o := &p.model.streams[f.stream].options[f.option]
+	f.column = p.AddColumn(lp.Column{Cost: cost, Upper: upper, Entries: []lp.Entry{
+		{Row: p.demand[f.stream], Value: 1}, {Row: p.work[o.pool.index], Value: o.work},
+	}})
+	p.flows = append(p.flows, f)
 }
 
 func (p *program) addSheds(i, demand int) {

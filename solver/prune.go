@@ -9,6 +9,9 @@ import (
 // stream's other pools in proportion, where these have the capacity.
 func (r *routing) prune(minShare float64) {
 	for i := range r.rps {
+		if r.model.bounded(r.model.streams[i]) {
+			continue
+		}
 		for _, j := range smallest(r.rps[i], minShare) {
 			r.giveUp(i, j)
 		}

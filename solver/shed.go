@@ -32,16 +32,19 @@ func (c *class) shedPrice(piece int) float64 {
 // third that is moved to make room.
 func (m *model) price() {
 	classes := slices.DeleteFunc(slices.Clone(m.classes), func(c *class) bool { return !c.ready() })
-	largest := 0.0
+	largest, smallest := 0.0, infinite
 	var priorities []int
 	for _, c := range classes {
 		c.size = size(c)
-		largest = max(largest, c.size)
+		largest, smallest = max(largest, c.size), min(smallest, c.size)
 		priorities = append(priorities, c.Priority)
 	}
 	slices.Sort(priorities)
 	priorities = slices.Compact(priorities)
 
+	if len(classes) == 0 {
+		return
+	}
 	spread := math.Pow(m.disparity(classes), 2)
 	first := aboveLatency * spread * m.latency()
 	ratio := bandRatio * spread
@@ -54,6 +57,7 @@ func (m *model) price() {
 		c.price = c.size * first * math.Pow(ratio, float64(band))
 		c.doubt = c.size * first * belowSheds
 	}
+	m.yield = aboveLatency / 2 * m.latency() * smallest
 }
 
 // size is how many reference requests one request of the class weighs, the mean
@@ -99,8 +103,8 @@ func (m *model) latency() float64 {
 	for _, st := range m.streams {
 		for _, o := range st.options {
 			if o.ready() {
-				seconds := o.network + o.base + o.work*max(0, o.pool.steepest())
-				most = max(most, (seconds+2*m.churn)/st.class.size)
+				seconds := o.cost() + o.work*max(0, o.pool.steepest()) + o.move
+				most = max(most, seconds/st.class.size)
 			}
 		}
 	}

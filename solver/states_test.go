@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -17,9 +18,11 @@ var states = rapid.Custom(func(t *rapid.T) *fleet.State {
 			Network: fleet.Network{Measured: d.flag("measured"), RoundTripSeconds: map[fleet.Link]float64{}},
 			Options: fleet.Options{Headroom: d.between(0, 0.4, "headroom"), ChurnSeconds: d.between(0, 0.02, "churn")},
 		},
-		Demand:  map[fleet.Stream]fleet.Demand{},
-		Pools:   map[fleet.PoolID]fleet.PoolState{},
-		Network: map[fleet.Link]float64{},
+		Demand:       map[fleet.Stream]fleet.Demand{},
+		Pools:        map[fleet.PoolID]fleet.PoolState{},
+		Network:      map[fleet.Link]float64{},
+		NetworkNoise: map[fleet.Link]float64{},
+		Tokens:       map[fleet.ClassID]fleet.TokenBelief{},
 	}
 	for i := range d.upTo(5, "pools") {
 		d.pool(s, fleet.PoolID(fmt.Sprintf("pool%d", i)))
@@ -29,6 +32,9 @@ var states = rapid.Custom(func(t *rapid.T) *fleet.State {
 	}
 	for i := range d.upTo(4, "front-ends") {
 		d.frontEnd(s, fleet.FrontEndID(fmt.Sprintf("front%d", i)))
+	}
+	if d.oneOf(3, "limited") {
+		d.limits(s)
 	}
 	if d.flag("previous") {
 		d.previous(s)
@@ -73,6 +79,9 @@ func (d drawer) pool(s *fleet.State, id fleet.PoolID) {
 	}
 	if d.flag("health") {
 		st.Health, st.CapacityFactor = d.between(0.3, 1, "health"), d.between(0.3, 1.1, "factor")
+	}
+	if d.oneOf(5, "priced") {
+		p.PriceSeconds = d.between(0, 0.1, "price")
 	}
 	s.Fleet.Pools = append(s.Fleet.Pools, p)
 	s.Pools[id] = st
@@ -122,10 +131,47 @@ func (d drawer) frontEnd(s *fleet.State, id fleet.FrontEndID) {
 	}
 }
 
+// limits draws an operator's; they may contradict one another.
+func (d drawer) limits(s *fleet.State) {
+	for i := range s.Fleet.Pools {
+		p := &s.Fleet.Pools[i]
+		if d.oneOf(3, "least") {
+			p.MinRps = d.between(0.1, 40, "least RPS")
+		}
+		if d.oneOf(3, "most") {
+			p.MaxRps = p.MinRps + d.between(0.1, 40, "most RPS")
+		}
+	}
+	for range d.upTo(3, "limits") {
+		l := fleet.Limit{
+			FrontEnd: s.Fleet.FrontEnds[rapid.IntRange(0, len(s.Fleet.FrontEnds)-1).Draw(d.T, "limited front-end")].ID,
+			Pool:     s.Fleet.Pools[rapid.IntRange(0, len(s.Fleet.Pools)-1).Draw(d.T, "limited pool")].ID,
+			Min:      d.between(0, 0.5, "least share"),
+			Max:      d.between(0.5, 1, "most share"),
+		}
+		if d.flag("of one class") {
+			l.Class = s.Fleet.Classes[rapid.IntRange(0, len(s.Fleet.Classes)-1).Draw(d.T, "limited class")].ID
+		}
+		s.Fleet.Limits = append(s.Fleet.Limits, l)
+	}
+}
+
 func (d drawer) previous(s *fleet.State) {
+	if d.flag("halving") {
+		s.Fleet.Options.ChurnHalving = time.Minute
+		s.ElapsedSeconds = d.between(0, 10, "elapsed")
+	}
+	for _, c := range s.Fleet.Classes {
+		if d.flag("cached") {
+			s.Tokens[c.ID] = fleet.TokenBelief{Mean: c.Tokens, Cached: d.between(0, 1000, "cached tokens")}
+		}
+	}
+	for link := range s.Network {
+		s.NetworkNoise[link] = d.between(0, 0.002, "noise")
+	}
 	s.Previous = &fleet.Plan{}
 	for _, st := range newModel(s).streams {
-		r := fleet.Route{FrontEnd: st.id.FrontEnd, Class: st.id.Class, DemandRps: 10}
+		r := fleet.Route{FrontEnd: st.id.FrontEnd, Class: st.id.Class, DemandRps: 10, SettledSeconds: d.between(0, 300, "settled")}
 		if d.oneOf(6, "refused") {
 			r.ShedRps = 10
 		}

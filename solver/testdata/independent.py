@@ -40,6 +40,7 @@ class Pool:
             * (raw["factor"] or 1)
         )
         self.usable = 1 - headroom
+        self.least, self.most, self.price = raw["minRps"], raw["maxRps"], raw["price"]
 
     def tokens(self, prompt, output):
         return prompt + self.raw["outputTokenCost"] * output
@@ -92,21 +93,42 @@ def eligible(cls, pool):
 class Fleet:
     def __init__(self, raw):
         self.raw = raw
-        self.churn = raw["churn"]
         self.pools = [Pool(p, raw["headroom"]) for p in raw["pools"]]
         self.classes = raw["classes"]
         for c in self.classes:
             self.place(c)
         self.streams = [s for s in raw["streams"] if self.classes[s["class"]]["at"]]
+        for s in self.streams:
+            s["move"] = self.moves(s)
 
     def place(self, c):
         every = [i for i, p in enumerate(self.pools) if eligible(c, p.raw)]
         known = [curve(self.pools[i].raw["tbt"], 0) for i in every if self.pools[i].raw["tbt"]]
+        c["may"] = every
         c["at"] = [i for i in every if self.pools[i].replicas > 0]
         c["work"] = {i: self.pools[i].work(c["tokens"]) for i in c["at"]}
         c["base"] = {i: self.base(c, self.pools[i].raw, known) for i in c["at"]}
         if c["at"]:
             c["size"] = np.mean([c["work"][i] * self.pools[i].rps for i in c["at"]])
+
+    def moves(self, s):
+        """Seconds that a request must gain to be moved to each pool."""
+        at, had = self.classes[s["class"]]["at"], s["previous"]
+        if not had:
+            return dict.fromkeys(at, 0)
+        age = s["settled"] + self.raw["elapsed"]
+        left = 2 ** (-age / self.raw["halving"]) if self.raw["halving"] else 1
+        home = max((n for n, share in zip(s["noise"], had) if share > 0), default=0)
+        cached = self.classes[s["class"]]["cached"]
+        out = {}
+        for i in at:
+            pool = self.pools[i].raw
+            refill = cached / pool["reference"][0] * curve(pool["ttft"], 0)
+            out[i] = 3 * (home**2 + s["noise"][i] ** 2) ** 0.5 + left * (2 * self.raw["churn"] + refill)
+        return out
+
+    def cost(self, s, i):
+        return s["network"][i] + self.classes[s["class"]]["base"][i] + self.pools[i].price
 
     @staticmethod
     def base(c, pool, known):
@@ -129,8 +151,9 @@ class Fleet:
             c = self.classes[s["class"]]
             for i in c["at"]:
                 steepest = max(0, self.pools[i].lines[-1][0])
-                seconds = s["network"][i] + c["base"][i] + c["work"][i] * steepest
-                worst = max(worst, (seconds + 2 * self.churn) / c["size"])
+                seconds = self.cost(s, i) + c["work"][i] * steepest + s["move"][i]
+                worst = max(worst, seconds / c["size"])
+        self.limit_price = 5 * worst * min(c["size"] for c in live)
         first = 10 * disparity**2 * worst
         ratio = 4 * disparity**2
         bands = sorted({c["priority"] for c in live})
@@ -164,26 +187,49 @@ class Program:
         self.row(height, highspy.kHighsInf, [(z, 1), *((c, -slope * w) for c, w in x)])
 
 
+def limit(fleet, p, flows):
+    """What operators limit: the most of a pool is hard, all else is paid for."""
+    inf, price = highspy.kHighsInf, fleet.limit_price
+    for i, pool in enumerate(fleet.pools):
+        own = [(x, 1) for _, j, x in flows if j == i]
+        if pool.most and own:
+            p.row(-inf, pool.most, own)
+        if pool.least and own:
+            p.row(pool.least, inf, [*own, (p.var(price), 1)])
+    for l in fleet.raw["limits"]:
+        mine = [
+            (s, i, x)
+            for s, i, x in flows
+            if s["frontEnd"] == l["frontEnd"]
+            and l["class"] in (None, s["class"])
+            and l["pool"] in fleet.classes[s["class"]]["may"]
+        ]
+        if not mine or fleet.pools[l["pool"]].replicas == 0:
+            continue
+        there = lambda share: [(x, (i == l["pool"]) - share) for _, i, x in mine]
+        p.row(-inf, 0, [*there(l["max"]), (p.var(price), -1)])
+        p.row(0, inf, [*there(l["min"]), (p.var(price), 1)])
+
+
 def solve(raw):
     fleet, p = Fleet(raw), Program()
     if not any(s["rps"] for s in fleet.streams):
         return {"cost": 0, "shedCost": 0}
-    prices, load, payments, fixed = fleet.prices(), {}, [], 0.0
+    prices, load, payments, everything = fleet.prices(), {}, [], []
     for s in fleet.streams:
         c, demand = fleet.classes[s["class"]], s["rps"]
         if demand == 0:
             continue
         flows = []
         for i in c["at"]:
-            x = p.var(s["network"][i] + c["base"][i])
+            x = p.var(fleet.cost(s, i))
             flows.append((x, 1))
+            everything.append((s, i, x))
             load.setdefault(i, []).append((x, c["work"][i]))
             if s["previous"]:
                 had = s["previous"][i] * demand
-                moved = p.var(fleet.churn)
+                moved = p.var(s["move"][i])
                 p.row(-had, highspy.kHighsInf, [(moved, 1), (x, -1)])
-                p.row(had, highspy.kHighsInf, [(moved, 1), (x, 1)])
-                fixed -= fleet.churn * had
         shed, paid = p.var(0, 0, demand), p.var(1)
         height, start = 0.0, 0.0
         for j, end in enumerate(FRACTIONS):
@@ -198,13 +244,14 @@ def solve(raw):
         p.row(-highspy.kHighsInf, pool.replicas * pool.usable, terms)
         for slope, height in pool.lines:
             p.above(z, terms, slope, height * pool.replicas)
+    limit(fleet, p, everything)
     p.h.run()
     if p.h.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         raise RuntimeError(p.h.modelStatusToString(p.h.getModelStatus()))
     x = p.h.getSolution().col_value
     shed_cost = sum(x[paid] for paid in payments)
     total = p.h.getInfo().objective_function_value
-    return {"cost": total - shed_cost + fixed, "shedCost": shed_cost}
+    return {"cost": total - shed_cost, "shedCost": shed_cost}
 
 
 answers = os.fdopen(os.dup(1), "w")

@@ -1,0 +1,125 @@
+package solver
+
+import (
+	"slices"
+
+	"weir/fleet"
+	"weir/solver/lp"
+)
+
+// bound is a row that holds an operator's limit.
+type bound struct {
+	row   int
+	pool  int
+	limit *fleet.Limit // nil: the pool's own
+	least bool         // it is a least, not a most
+	yield int          // column of what it gives way by; none: it does not
+}
+
+// addBounds states the limits of the file. What a pool takes at most is kept like its
+// capacity. All others give way, at a price above what any latency is worth and below
+// the refusal of a request, and only where a pool of theirs is ready.
+func (p *program) addBounds() {
+	for i, pool := range p.model.pools {
+		of := func(*stream) bool { return true }
+		if pool.replicas == 0 {
+			continue
+		}
+		if pool.MaxRps > 0 {
+			p.addBound(bound{pool: i, yield: none}, lp.Row{Upper: pool.MaxRps, Lower: -infinite}, of, 0)
+		}
+		if pool.MinRps > 0 {
+			p.addBound(bound{pool: i, least: true}, lp.Row{Lower: pool.MinRps, Upper: infinite}, of, 0)
+		}
+	}
+	limits := p.model.state.Fleet.Limits
+	for i := range limits {
+		p.addLimit(&limits[i])
+	}
+}
+
+// addLimit bounds a share of what is admitted, which is a sum over the same flows, so
+// that the row stays linear while requests are refused.
+func (p *program) addLimit(l *fleet.Limit) {
+	pool := p.model.pool(l.Pool)
+	if pool == nil || pool.replicas == 0 {
+		return
+	}
+	of := func(st *stream) bool {
+		return l.FrontEnd == st.id.FrontEnd && (l.Class == "" || l.Class == st.id.Class)
+	}
+	if l.Max < 1 {
+		p.addBound(bound{pool: pool.index, limit: l}, lp.Row{Lower: -infinite}, of, l.Max)
+	}
+	if l.Min > 0 {
+		p.addBound(bound{pool: pool.index, limit: l, least: true}, lp.Row{Upper: infinite}, of, l.Min)
+	}
+}
+
+// addBound adds a row over the flows of some streams: those to the pool count 1, less
+// that share of all.
+func (p *program) addBound(b bound, row lp.Row, of func(*stream) bool, share float64) {
+	flows := slices.DeleteFunc(slices.Clone(p.flows), func(f flow) bool {
+		st := p.model.streams[f.stream]
+		return !of(st) || !st.mayUse(b.pool)
+	})
+	if len(flows) == 0 {
+		return // nobody to limit
+	}
+	b.row = p.AddRow(row.Lower, row.Upper)
+	for _, f := range flows {
+		st := p.model.streams[f.stream]
+		value := -share
+		if st.options[f.option].pool.index == b.pool {
+			value++
+		}
+		if value != 0 {
+			c := &p.Columns[f.column]
+			c.Entries = append(c.Entries, lp.Entry{Row: b.row, Value: value})
+		}
+	}
+	if b.yield != none {
+		value := -1.0
+		if b.least {
+			value = 1
+		}
+		b.yield = p.AddColumn(lp.Column{Cost: p.model.yield, Upper: infinite, Entries: []lp.Entry{{Row: b.row, Value: value}}})
+	}
+	p.bounds = append(p.bounds, b)
+}
+
+// mayUse says whether a pool is one of the stream's options.
+func (st *stream) mayUse(pool int) bool {
+	for i := range st.options {
+		if st.options[i].pool.index == pool {
+			return true
+		}
+	}
+	return false
+}
+
+// bounded says whether a limit speaks of the stream's front-end or of its pools. Its
+// small shares are then left as they are.
+func (m *model) bounded(st *stream) bool {
+	for i := range st.options {
+		if p := st.options[i].pool; p.MinRps > 0 || p.MaxRps > 0 {
+			return true
+		}
+	}
+	for i := range m.state.Fleet.Limits {
+		if m.state.Fleet.Limits[i].FrontEnd == st.id.FrontEnd {
+			return true
+		}
+	}
+	return false
+}
+
+// pool returns the pool of that name, or nil.
+func (m *model) pool(id fleet.PoolID) *pool {
+	for _, p := range m.pools {
+		if p.ID == id {
+			return p
+		}
+	}
+	return nil
+}
