@@ -1,0 +1,147 @@
+package solver
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weir/fleet"
+)
+
+func mustExplain(t rapid.TB, s *fleet.State) *fleet.Explanation {
+	t.Helper()
+	e, err := Explain(s, solve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// What is said adds up: network, engine, price, move and limits are the cost of the
+// request placed last, by the dual of the demand alone, and by how much this one is
+// worse; and no pool that is not used is better.
+func TestExplanationsAddUp(t *testing.T) {
+	law(t, func(t *rapid.T, s *fleet.State, plan *fleet.Plan) {
+		s.Fleet.Options.MinShare = 0
+		m := newModel(s)
+		p := newProgram(m)
+		solution, err := p.solve(solve)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, why := range mustExplain(t, s).Streams {
+			if p.demand[i] == none {
+				continue
+			}
+			last := solution.RowDuals[p.demand[i]]
+			for _, o := range why.Options {
+				if o.Why == "no engine is ready" {
+					continue
+				}
+				if got, want := o.Cost(), last+o.WorseSeconds; math.Abs(got-want) > 1e-6*(1+math.Abs(last)) {
+					t.Errorf("%s at %s: %s adds up to %v, want %v", why.Class, why.FrontEnd, o.Pool, got, want)
+				}
+				if o.Share == 0 && o.WorseSeconds < -1e-6*(1+math.Abs(last)) {
+					t.Errorf("%s at %s: %s is %v better and not used", why.Class, why.FrontEnd, o.Pool, -o.WorseSeconds)
+				}
+				checkEngine(t, m, o, why.Class, solution.RowDuals[p.work[m.pool(o.Pool).index]])
+			}
+		}
+	})
+}
+
+// checkEngine holds an engine's part against the pool's own curve: what one more
+// request adds lies between the slopes of the pieces that meet at the pool's load, or
+// above the last where the pool is full.
+func checkEngine(t *rapid.T, m *model, o fleet.OptionWhy, class fleet.ClassID, dual float64) {
+	p := m.pool(o.Pool)
+	for _, c := range m.classes {
+		for _, x := range c.options {
+			if c.ID == class && x.pool == p {
+				if want := x.base - dual*x.work; math.Abs(o.EngineSeconds-want) > 1e-9*(1+math.Abs(want)) {
+					t.Errorf("%s: engine %v, want %v", o.Pool, o.EngineSeconds, want)
+				}
+				if o.EngineSeconds < x.base-1e-6 {
+					t.Errorf("%s: engine %v is less than on an idle replica, %v", o.Pool, o.EngineSeconds, x.base)
+				}
+			}
+		}
+	}
+}
+
+// A marginal cost is a slope of the least cost, which is convex in demand: the line
+// through the present cost lies below it everywhere, and touches it where there is no
+// kink.
+func TestMarginalCosts(t *testing.T) {
+	law(t, func(t *rapid.T, s *fleet.State, plan *fleet.Plan) {
+		s.Fleet.Options.MinShare = 0
+		streams := slices.DeleteFunc(mustExplain(t, s).Streams, func(w fleet.StreamWhy) bool { return w.DemandRps == 0 })
+		if len(streams) == 0 {
+			return
+		}
+		why := rapid.SampledFrom(streams).Draw(t, "stream")
+		at := fleet.Stream{FrontEnd: why.FrontEnd, Class: why.Class}
+		now := objective(t, s)
+		for _, factor := range []float64{0.9, 0.999, 1.001, 1.1} {
+			other := *s
+			other.Demand = maps.Clone(s.Demand)
+			d := other.Demand[at]
+			step := d.Rps * (factor - 1)
+			d.Rps += step
+			other.Demand[at] = d
+			cost := objective(t, &other)
+			margin := 1e-6 * (1 + math.Abs(now) + math.Abs(cost))
+			if line := now + why.MarginalSeconds*step; cost < line-margin {
+				t.Errorf("%v with %v RPS more costs %v, its marginal cost promises %v", at, step, cost, line)
+			}
+		}
+	})
+}
+
+// The talk's example, by hand: docs/MODEL.md.
+func TestExplanationOfTheTalk(t *testing.T) {
+	e := mustExplain(t, talk())
+	fromB := e.Streams[1]
+	want := map[fleet.PoolID]struct{ network, worse float64 }{
+		"A": {0.080, 0.080 + 0.2 + 0.0906 - (0.060 + 0.2 + 0.0719)},
+		"B": {0.002, 0},
+		"C": {0.060, 0},
+	}
+	for _, o := range fromB.Options {
+		w := want[o.Pool]
+		if o.NetworkSeconds != w.network || math.Abs(o.WorseSeconds-w.worse) > 0.0005 {
+			t.Errorf("from B to %s: %+v, want network %v and worse by %v", o.Pool, o, w.network, w.worse)
+		}
+	}
+	// An RPS more at B goes to C as well: 60 + 200 + 71.9 ms.
+	if got := fromB.MarginalSeconds; math.Abs(got-0.3319) > 0.0005 {
+		t.Errorf("one more request at B costs %v, want 0.3319", got)
+	}
+	if b := e.Pools[1]; !b.Binds || math.Abs(b.ReplicaGain-50*0.0799) > 0.01 {
+		t.Errorf("pool B: %+v, want it to bind, and 50 RPS of it to save 4 request-seconds a second", b)
+	}
+	if e.Pools[0].Binds || e.Pools[2].Binds {
+		t.Errorf("pools A and C have room: %+v", e.Pools)
+	}
+}
+
+func TestWhy(t *testing.T) {
+	s := talk()
+	h := begin(t, s)
+	s.Fleet.Options.ChurnSeconds = 0.010
+	ready(s, "A", fleet.Unready)
+	ask(s, "A", "chat", 0)
+	h.tick()
+	whys := map[fleet.PoolID]string{}
+	for _, o := range mustExplain(t, s).Streams[1].Options {
+		whys[o.Pool] = o.Why
+	}
+	for pool, want := range map[fleet.PoolID]string{"A": "no engine is ready", "B": "used, and full", "C": "used"} {
+		if whys[pool] != want {
+			t.Errorf("%s: %q, want %q", pool, whys[pool], want)
+		}
+	}
+}
