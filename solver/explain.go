@@ -19,7 +19,7 @@ func Explain(s *fleet.State, solve Solve) (*fleet.Explanation, error) {
 		return nil, err
 	}
 	r := p.read(solution)
-	r.prune(s.Fleet.Options.MinShare)
+	r.refine()
 	e := explanation{p, solution, r}
 	return &fleet.Explanation{Streams: e.streams(), Pools: e.pools()}, nil
 }

@@ -71,22 +71,11 @@ func TestEqualFrontEndsShedAlike(t *testing.T) {
 		fair := (3*each - 270) / 3
 		for _, f := range s.Fleet.FrontEnds {
 			rps := got[fleet.Stream{FrontEnd: f.ID, Class: "chat"}]
-			if off := math.Abs(rps-fair) / each; off > pieceAt(fair/each)+1e-9 {
-				t.Errorf("demand %v: %s refuses %v RPS, want %v but for one piece", each, f.ID, rps, fair)
+			if off := math.Abs(rps-fair) / each; off > 1e-6 {
+				t.Errorf("demand %v: %s refuses %v RPS, want %v", each, f.ID, rps, fair)
 			}
 		}
 	}
-}
-
-// pieceAt is the width of the piece at that fraction of the demand.
-func pieceAt(fraction float64) float64 {
-	end := 0.0
-	for _, width := range pieces {
-		if end += width; fraction < end {
-			return width
-		}
-	}
-	return pieces[len(pieces)-1]
 }
 
 func TestPiecesCoverTheDemand(t *testing.T) {

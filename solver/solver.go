@@ -31,7 +31,7 @@ func Plan(s *fleet.State, solve Solve) (*fleet.Plan, error) {
 		return nil, err
 	}
 	r := p.read(solution)
-	r.prune(s.Fleet.Options.MinShare)
+	r.refine()
 	plan := r.plan()
 	if err := r.check(plan); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
