@@ -3,9 +3,11 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 )
 
 // FetchStatus asks the control plane whose admin API is at "host:port".
@@ -18,6 +20,14 @@ func FetchStatus(ctx context.Context, address string) (*Status, error) {
 func FetchBeliefs(ctx context.Context, address string) (*Beliefs, error) {
 	b := &Beliefs{}
 	return b, fetch(ctx, address, "/beliefs", b)
+}
+
+// Fetch asks it for the answer to a path with a query.
+func Fetch(ctx context.Context, address, path string, query url.Values, into any) error {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return fetch(ctx, address, path, into)
 }
 
 func fetch(ctx context.Context, address, path string, into any) error {
@@ -36,6 +46,9 @@ func fetch(ctx context.Context, address, path string, into any) error {
 	if response.StatusCode != http.StatusOK {
 		var f failure
 		_ = body.Decode(&f) // the status says it where the body does not
+		if response.StatusCode == http.StatusBadRequest && f.Error != "" {
+			return errors.New(f.Error)
+		}
 		return fmt.Errorf("%s answers %s %s: is it the admin API of a `weir serve`?", address, response.Status, f.Error)
 	}
 	if err := body.Decode(into); err != nil {

@@ -16,6 +16,7 @@ type Sources struct {
 	FleetProblem func() string         // why the fleet file is not in force as it is; empty: it is
 	StateProblem func() string         // why plans are not kept; empty: they are
 	Metrics      prometheus.Gatherer
+	Queries      map[string]Query // by path: what is reckoned when it is asked for
 }
 
 // ControlPlane is what a control plane can be asked.
@@ -23,6 +24,7 @@ func ControlPlane(from Sources) Options {
 	latest := from.Latest
 	return Options{
 		Metrics: from.Metrics,
+		Queries: from.Queries,
 		Ready:   func() error { return ready(latest()) },
 		Pages: map[string]Page{
 			"/status": func() (any, error) {

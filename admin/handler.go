@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -17,9 +18,16 @@ import (
 // at the moment.
 type Page func() (any, error)
 
+// Query is the answer to one path and what is asked of it.
+type Query func(url.Values) (any, error)
+
+// ErrQuery is what a query's error wraps that is the asker's own mistake.
+var ErrQuery = errors.New("not possible")
+
 // Options are what a process can be asked. Metrics and Ready are needed.
 type Options struct {
 	Pages   map[string]Page     // by path, beside /healthz, /readyz and /metrics
+	Queries map[string]Query    // by path
 	Ready   func() error        // nil: the process can do its work
 	Metrics prometheus.Gatherer // of /metrics
 }
@@ -35,8 +43,14 @@ func Handler(o Options) http.Handler {
 	pages["/readyz"] = func() (any, error) { return health{"ready"}, o.Ready() }
 	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
 	paths := strings.Join(slices.Sorted(maps.Keys(pages)), ", ") + ", /metrics"
+	if len(o.Queries) > 0 {
+		paths = strings.Join(slices.Sorted(maps.Keys(o.Queries)), ", ") + ", " + paths
+	}
 	return limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := pages[r.URL.Path]
+		if query := o.Queries[r.URL.Path]; query != nil {
+			page = func() (any, error) { return query(r.URL.Query()) }
+		}
 		switch {
 		case r.Method != http.MethodGet:
 			w.Header().Set("Allow", http.MethodGet)
@@ -71,7 +85,11 @@ func limited(next http.Handler) http.Handler {
 
 func answer(w http.ResponseWriter, page Page) {
 	value, err := page()
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrQuery):
+		refuse(w, http.StatusBadRequest, err)
+		return
+	case err != nil:
 		refuse(w, http.StatusServiceUnavailable, err)
 		return
 	}

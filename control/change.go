@@ -18,6 +18,9 @@ type change struct {
 // weight.
 const unmoved = 1.0 / fleet.WeightScale
 
+// noticed is the fraction of traffic from which on a move is one that people ask about.
+const noticed = 0.005
+
 // compare says how a plan differs from the one before it, nil if there was none.
 func compare(before, after *fleet.Plan) change {
 	if before == nil {

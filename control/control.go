@@ -78,8 +78,10 @@ type Loop struct {
 	planned     time.Time   // when it was made; zero: by an earlier process
 	restored    bool        // plan is of an earlier process
 	started     time.Time
-	why         string // why the last round had no new plan; empty: it had
-	unpublished string // why the last round could not be published; empty: it was
+	believed    *fleet.State // in the last round; nil: there was none
+	turn        *fleet.Turn  // the last one; nil: none
+	why         string       // why the last round had no new plan; empty: it had
+	unpublished string       // why the last round could not be published; empty: it was
 }
 
 type event struct {

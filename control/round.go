@@ -23,12 +23,28 @@ func (l *Loop) round() time.Duration {
 	s := l.config.State(now, l.plan)
 	s.ElapsedSeconds = l.elapsedSeconds(now)
 	plan := l.decide(now, s)
+	l.noteTurn(now, s, plan)
 	if plan != nil {
 		l.publish(s, plan)
 		l.plan = plan
 	}
-	l.latest.Store(&fleet.Round{At: now, State: s, Plan: plan, Planned: l.planned, Why: l.why, Unpublished: l.unpublished})
+	l.latest.Store(&fleet.Round{
+		At: now, State: s, Plan: plan, Planned: l.planned,
+		Why: l.why, Unpublished: l.unpublished, Turn: l.turn,
+	})
 	return cmp.Or(max(0, s.Fleet.Options.Tick), DefaultTick)
+}
+
+// noteTurn keeps what was believed around the last change of plan that people notice.
+func (l *Loop) noteTurn(now time.Time, s *fleet.State, plan *fleet.Plan) {
+	before := l.believed
+	l.believed = s
+	if before == nil || l.plan == nil || plan == nil {
+		return
+	}
+	if c := compare(l.plan, plan); c.status || c.moved >= noticed {
+		l.turn = &fleet.Turn{At: now, Before: before, After: s, From: l.plan, To: plan}
+	}
 }
 
 // elapsedSeconds is the time since the last plan was made; 0: an earlier process

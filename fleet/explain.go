@@ -18,9 +18,9 @@ type StreamWhy struct {
 	Options         []OptionWhy `json:"options"` // all eligible pools, by ID
 }
 
-// OptionWhy is what the next request to a pool would cost. Network, engine, price,
-// move and limits add up to the cost of the request that the stream places last, plus
-// by how much this one is worse.
+// OptionWhy is what the next request to a pool would cost: network, engine, price,
+// move and limits. By how much it is worse is that cost less that of the dearest pool
+// in use; all pools in use cost alike, but for traffic that stays where it was.
 type OptionWhy struct {
 	Pool           PoolID  `json:"pool"`
 	Share          float64 `json:"share"`
@@ -29,7 +29,7 @@ type OptionWhy struct {
 	PriceSeconds   float64 `json:"priceSeconds"`
 	MoveSeconds    float64 `json:"moveSeconds"`  // what moving a request here must gain; 0 where it is already
 	LimitSeconds   float64 `json:"limitSeconds"` // what operators' limits make of it
-	WorseSeconds   float64 `json:"worseSeconds"` // below 0: all that was there stays, and more would come if it could
+	WorseSeconds   float64 `json:"worseSeconds"` // below 0: more would come if moving cost nothing
 	Why            string  `json:"why"`
 }
 

@@ -55,8 +55,8 @@ type Pool struct {
 	TLS          *TLS    // nil: plain HTTP to the engines
 	Metrics      Metrics // zero: nothing is told of the engines' metrics pages
 	PriceSeconds float64 // what a request there costs beside its latency (egress, tokens), as seconds
-	MinRps       float64 // plans give it that much while there is demand for it
-	MaxRps       float64 // plans give it no more; 0: what its engines can do
+	MinRps       float64 // reference requests: plans give it that much work while there is any
+	MaxRps       float64 // likewise: plans give it no more; 0: what its engines can do
 }
 
 // Limit bounds the share that a pool gets of the traffic of a front-end, of all its

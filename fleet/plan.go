@@ -50,9 +50,9 @@ type Share struct {
 // PoolPlan is what the plan means for one pool.
 type PoolPlan struct {
 	Pool         PoolID  `json:"pool"`
-	CapacityRps  float64 `json:"capacityRps"` // effective, for the planned mix; at most the pool's MaxRps
+	CapacityRps  float64 `json:"capacityRps"` // effective, for the planned mix
 	Rps          float64 `json:"rps"`
-	Utilisation  float64 `json:"utilisation"`  // rps / capacityRps
+	Utilisation  float64 `json:"utilisation"`  // work / effective capacity
 	PriceSeconds float64 `json:"priceSeconds"` // what one more RPS of capacity takes off Σ rps × seconds
 }
 

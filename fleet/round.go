@@ -11,4 +11,12 @@ type Round struct {
 	Planned     time.Time // when the plan in force was made; zero: by an earlier process
 	Why         string    // why the round made no new plan; empty: it made one
 	Unpublished string    // why the fleet could not be told; empty: it was
+	Turn        *Turn     // the last one; nil: none since the process began
+}
+
+// Turn is a change of plan that people notice: traffic moved, or the status changed.
+type Turn struct {
+	At            time.Time
+	Before, After *State // what was believed in the round before, and in that of the change
+	From, To      *Plan
 }

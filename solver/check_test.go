@@ -86,7 +86,7 @@ func TestWrongAnswers(t *testing.T) {
 	}{
 		{"nothing is sent", func(s *lp.Solution) { clear(s.X) }, "row"},
 		{"not a number", func(s *lp.Solution) { s.X[0] = math.NaN() }, "values: NaN"},
-		{"more than there is", func(s *lp.Solution) { s.X[0] *= 1.1 }, "column 0"},
+		{"more than there is", func(s *lp.Solution) { s.X[0] *= 1.1 }, "row 0"},
 		{"less than nothing", func(s *lp.Solution) { s.X[0] = -1 }, "column 0"},
 		{"duals missing", func(s *lp.Solution) { s.ReducedCosts = nil }, "reduced costs"},
 		{"a price that is infinite", func(s *lp.Solution) { s.ReducedCosts[3] = math.Inf(-1) }, "reduced costs"},

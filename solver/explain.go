@@ -42,6 +42,7 @@ func (e *explanation) streams() []fleet.StreamWhy {
 		for j := range st.options {
 			why.Options = append(why.Options, e.option(i, j, shares[j]))
 		}
+		e.compare(i, why.Options)
 		out = append(out, why)
 	}
 	return out
@@ -56,7 +57,7 @@ func (e *explanation) marginal(i int) float64 {
 	}
 	seconds := e.dual(e.demand[i])
 	for _, f := range e.flows {
-		if f.stream == i {
+		if f.stream == i && !f.moved && st.settled() {
 			seconds += e.atBound(f.column) * e.Columns[f.column].Upper / st.demand
 		}
 	}
@@ -115,9 +116,30 @@ func (e *explanation) option(i, j int, share float64) fleet.OptionWhy {
 	if f.moved {
 		why.MoveSeconds = o.move
 	}
-	why.WorseSeconds = e.solution.ReducedCosts[f.column]
-	why.Why = e.reason(st, o, &why)
 	return why
+}
+
+// compare says by how much each option is worse than the dearest in use, and why it
+// has what it has. Where nobody is let in, the comparison is with that refusal.
+func (e *explanation) compare(i int, options []fleet.OptionWhy) {
+	reference, used := e.dual(e.demand[i]), false
+	for j := range options {
+		o := &options[j]
+		if e.routing.rps[i][j] > 0 || e.demand[i] == none && o.Share > 0 {
+			if cost := o.Cost(); !used || cost > reference {
+				reference, used = cost, true
+			}
+		}
+	}
+	st := e.model.streams[i]
+	for j := range options {
+		if o := &options[j]; st.options[j].ready() {
+			o.WorseSeconds = o.Cost() - reference
+			o.Why = e.reason(st, &st.options[j], o)
+		} else {
+			o.Why = "no engine is ready"
+		}
+	}
 }
 
 // flowOf is the column that an option's last request goes by: what stays, unless more
@@ -137,23 +159,19 @@ func (e *explanation) flowOf(i, j int) (flow, bool) {
 // nobody asks for the stream.
 func (e *explanation) unplanned(st *stream, o *option, why fleet.OptionWhy) fleet.OptionWhy {
 	if !o.ready() {
-		why.Why = "no engine is ready"
 		return why
 	}
 	why.EngineSeconds = e.routing.marginal(st.class, *o) - o.network - o.pool.PriceSeconds
-	why.MoveSeconds = o.move
-	why.Why = "nobody asks for it: this is where a request would go"
-	if why.Share > 0 {
-		why.MoveSeconds = 0
-		return why
+	if why.Share == 0 {
+		why.MoveSeconds = o.move
 	}
-	why.WorseSeconds = why.Cost() - e.idleMarginal(st)
-	why.Why = fmt.Sprintf("a request would take %s more", ms(why.WorseSeconds))
 	return why
 }
 
 func (e *explanation) reason(st *stream, o *option, why *fleet.OptionWhy) string {
 	switch full := e.routing.full(o.pool); {
+	case why.Share > 0 && st.idle():
+		return "nobody asks for it: a request would go here"
 	case why.Share > 0 && full:
 		return "used, and full"
 	case why.Share > 0:
@@ -198,7 +216,7 @@ func (e *explanation) limits(p *pool) []string {
 			continue
 		}
 		text := b.String() + ": kept"
-		if b.yield != none && e.solution.X[b.yield] > dustRps {
+		if e.solution.X[b.yield] > dustRps {
 			text = fmt.Sprintf("%v: missed by %.4g RPS", b, e.solution.X[b.yield])
 		}
 		out = append(out, fmt.Sprintf("%s, the last request by it costs %s", text, ms(max(price, -price))))

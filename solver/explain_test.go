@@ -20,9 +20,9 @@ func mustExplain(t rapid.TB, s *fleet.State) *fleet.Explanation {
 	return e
 }
 
-// What is said adds up: network, engine, price, move and limits are the cost of the
-// request placed last, by the dual of the demand alone, and by how much this one is
-// worse; and no pool that is not used is better.
+// What is said adds up: network, engine, price, move and limits are the dual of the
+// demand and the reduced cost of the pool's column; the pools in use cost alike but for
+// traffic that stays; and no pool that is not used is better.
 func TestExplanationsAddUp(t *testing.T) {
 	law(t, func(t *rapid.T, s *fleet.State, plan *fleet.Plan) {
 		s.Fleet.Options.MinShare = 0
@@ -32,20 +32,29 @@ func TestExplanationsAddUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		e := explanation{program: p, solution: solution}
 		for i, why := range mustExplain(t, s).Streams {
 			if p.demand[i] == none {
 				continue
 			}
 			last := solution.RowDuals[p.demand[i]]
-			for _, o := range why.Options {
+			margin := 1e-6 * (1 + math.Abs(last))
+			for j, o := range why.Options {
 				if o.Why == "no engine is ready" {
 					continue
 				}
-				if got, want := o.Cost(), last+o.WorseSeconds; math.Abs(got-want) > 1e-6*(1+math.Abs(last)) {
+				f, _ := e.flowOf(i, j)
+				if got, want := o.Cost(), last+solution.ReducedCosts[f.column]; math.Abs(got-want) > margin {
 					t.Errorf("%s at %s: %s adds up to %v, want %v", why.Class, why.FrontEnd, o.Pool, got, want)
 				}
-				if o.Share == 0 && o.WorseSeconds < -1e-6*(1+math.Abs(last)) {
+				if shedOf(plan) > 0 {
+					continue // who is let in where was levelled after the program
+				}
+				if o.Share == 0 && o.WorseSeconds < -margin {
 					t.Errorf("%s at %s: %s is %v better and not used", why.Class, why.FrontEnd, o.Pool, -o.WorseSeconds)
+				}
+				if o.Share > 0 && (o.WorseSeconds > margin || o.WorseSeconds < -margin && !m.streams[i].settled()) {
+					t.Errorf("%s at %s: %s is used and worse by %v", why.Class, why.FrontEnd, o.Pool, o.WorseSeconds)
 				}
 				checkEngine(t, m, o, why.Class, solution.RowDuals[p.work[m.pool(o.Pool).index]])
 			}
@@ -106,21 +115,22 @@ func TestExplanationOfTheTalk(t *testing.T) {
 	e := mustExplain(t, talk())
 	fromB := e.Streams[1]
 	want := map[fleet.PoolID]struct{ network, worse float64 }{
-		"A": {0.080, 0.080 + 0.2 + 0.0906 - (0.060 + 0.2 + 0.0719)},
+		"A": {0.080, 0.080 + 0.2 + 0.0906 - (0.060 + 0.2 + 0.0750)},
 		"B": {0.002, 0},
 		"C": {0.060, 0},
 	}
 	for _, o := range fromB.Options {
 		w := want[o.Pool]
-		if o.NetworkSeconds != w.network || math.Abs(o.WorseSeconds-w.worse) > 0.0005 {
+		if o.NetworkSeconds != w.network || math.Abs(o.WorseSeconds-w.worse) > 0.0032 {
 			t.Errorf("from B to %s: %+v, want network %v and worse by %v", o.Pool, o, w.network, w.worse)
 		}
 	}
-	// An RPS more at B goes to C as well: 60 + 200 + 71.9 ms.
-	if got := fromB.MarginalSeconds; math.Abs(got-0.3319) > 0.0005 {
-		t.Errorf("one more request at B costs %v, want 0.3319", got)
+	// An RPS more at B goes to C as well. C's load is where two pieces meet, of 71.9 and
+	// of 78.1 ms, so that the price is one of an interval.
+	if got := fromB.MarginalSeconds; got < 0.3318 || got > 0.3382 {
+		t.Errorf("one more request at B costs %v, want 0.3319 to 0.3381", got)
 	}
-	if b := e.Pools[1]; !b.Binds || math.Abs(b.ReplicaGain-50*0.0799) > 0.01 {
+	if b := e.Pools[1]; !b.Binds || b.ReplicaGain < 50*0.0798 || b.ReplicaGain > 50*0.0862 {
 		t.Errorf("pool B: %+v, want it to bind, and 50 RPS of it to save 4 request-seconds a second", b)
 	}
 	if e.Pools[0].Binds || e.Pools[2].Binds {

@@ -113,17 +113,15 @@ func TestCapacityIsKept(t *testing.T) {
 			}
 		}
 		for _, p := range plan.Pools {
-			capacity := s.Replicas(s.Fleet.Pool(p.Pool)) * (1 - s.Fleet.Options.Headroom)
+			pool := s.Fleet.Pool(p.Pool)
+			capacity := s.Replicas(pool) * (1 - s.Fleet.Options.Headroom)
+			if pool.MaxRps > 0 {
+				capacity = min(capacity, pool.MaxRps/pool.Profile.CapacityRps)
+			}
 			if work[p.Pool] > capacity*(1+1e-6) {
 				t.Errorf("%s: work %v, capacity %v", p.Pool, work[p.Pool], capacity)
 			}
 			want := work[p.Pool] / capacity
-			if most := s.Fleet.Pool(p.Pool).MaxRps; most > 0 {
-				want = max(want, rate[p.Pool]/most)
-				if rate[p.Pool] > most*(1+1e-6) {
-					t.Errorf("%s: %v RPS, at most %v wanted", p.Pool, rate[p.Pool], most)
-				}
-			}
 			if capacity > 0 && math.Abs(p.Utilisation-want) > 1e-9 {
 				t.Errorf("%s: utilisation %v, want %v", p.Pool, p.Utilisation, want)
 			}
@@ -159,6 +157,9 @@ func TestCapacityPrices(t *testing.T) {
 	law(t, func(t *rapid.T, s *fleet.State, plan *fleet.Plan) {
 		now := objective(t, s)
 		p := rapid.SampledFrom(plan.Pools).Draw(t, "pool")
+		if s.Fleet.Pool(p.Pool).MaxRps > 0 {
+			return // a larger pool would not be allowed more
+		}
 		for _, factor := range []float64{0.5, 0.99, 1.01, 2} {
 			other := *s
 			other.Pools = maps.Clone(s.Pools)
@@ -293,6 +294,83 @@ func TestSegments(t *testing.T) {
 		}
 		if len(got) > maxSegments {
 			t.Errorf("%d segments, want at most %d", len(got), maxSegments)
+		}
+	})
+}
+
+// A pool that nobody would use changes no cost, and no other pool's share.
+func TestAUselessPoolChangesNothing(t *testing.T) {
+	law(t, func(t *rapid.T, s *fleet.State, plan *fleet.Plan) {
+		f := *s.Fleet
+		far := f.Pools[0]
+		far.ID, far.Region = "zzz", "west"
+		far.Models = []string{"small", "large"}
+		far.Engines = engines("zzz", 2)
+		far.Profile.TTFT = fleet.Curve{{Seconds: 1000}}
+		far.Profile.TBT = nil
+		far.MinRps, far.MaxRps, far.PriceSeconds = 0, 0, 0
+		f.Pools = append(slices.Clone(f.Pools), far)
+		f.Network.RoundTripSeconds = maps.Clone(f.Network.RoundTripSeconds)
+		for _, fe := range f.FrontEnds {
+			f.Network.RoundTripSeconds[fleet.Link{FrontEnd: fe.ID, Pool: "zzz"}] = 1000
+		}
+		if shedOf(plan) > 0 || len(plan.Routes) != len(f.FrontEnds)*len(f.Classes) {
+			return // it would be of use
+		}
+		other := *s
+		other.Fleet = &f
+		if was, is := latencyCost(t, s), latencyCost(t, &other); math.Abs(is-was) > 1e-6*(1+math.Abs(was)) {
+			t.Errorf("with a useless pool the plan costs %v, without it %v", is, was)
+		}
+	})
+}
+
+// latencyCost is the least cost of a state without what limits and refusals are priced at.
+func latencyCost(t rapid.TB, s *fleet.State) float64 {
+	t.Helper()
+	p := newProgram(newModel(s))
+	solution, err := p.solve(solve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := solution.Objective
+	for _, b := range p.bounds {
+		cost -= p.Columns[b.yield].Cost * solution.X[b.yield]
+	}
+	for _, c := range p.sheds {
+		cost -= p.Columns[c.column].Cost * solution.X[c.column]
+	}
+	return cost
+}
+
+// Names decide nothing but ties.
+func TestRenamingChangesNoCost(t *testing.T) {
+	law(t, func(t *rapid.T, s *fleet.State, _ *fleet.Plan) {
+		to := func(id fleet.PoolID) fleet.PoolID { return fleet.PoolID("n" + string(rune('z'-id[len(id)-1]+'0'))) }
+		f := *s.Fleet
+		f.Pools, f.Limits = slices.Clone(f.Pools), slices.Clone(f.Limits)
+		other := *s
+		other.Fleet, other.Pools, other.Previous = &f, map[fleet.PoolID]fleet.PoolState{}, nil
+		for i := range f.Pools {
+			other.Pools[to(f.Pools[i].ID)] = s.Pools[f.Pools[i].ID]
+			f.Pools[i].ID = to(f.Pools[i].ID)
+		}
+		for i := range f.Limits {
+			f.Limits[i].Pool = to(f.Limits[i].Pool)
+		}
+		rename := func(links map[fleet.Link]float64) map[fleet.Link]float64 {
+			out := map[fleet.Link]float64{}
+			for l, v := range links {
+				out[fleet.Link{FrontEnd: l.FrontEnd, Pool: to(l.Pool)}] = v
+			}
+			return out
+		}
+		f.Network.RoundTripSeconds = rename(f.Network.RoundTripSeconds)
+		other.Network, other.NetworkNoise = rename(s.Network), rename(s.NetworkNoise)
+		same := *s
+		same.Previous = nil
+		if was, is := objective(t, &same), objective(t, &other); math.Abs(is-was) > 1e-7*(1+math.Abs(was)) {
+			t.Errorf("by other names the plan costs %v, not %v", is, was)
 		}
 	})
 }

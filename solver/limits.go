@@ -13,29 +13,49 @@ type bound struct {
 	pool  int
 	limit *fleet.Limit // nil: the pool's own
 	least bool         // it is a least, not a most
-	yield int          // column of what it gives way by; none: it does not
+	yield int          // column of what it gives way by
 }
 
-// addBounds states the limits of the file. What a pool takes at most is kept like its
-// capacity. All others give way, at a price above what any latency is worth and below
-// the refusal of a request, and only where a pool of theirs is ready.
+// addBounds states the limits of the file, but for what a pool takes at most, which is
+// part of its capacity. They give way, at a price above what any latency is worth and
+// below the refusal of a request, and only bind where a pool of theirs is ready.
 func (p *program) addBounds() {
 	for i, pool := range p.model.pools {
-		of := func(*stream) bool { return true }
-		if pool.replicas == 0 {
-			continue
-		}
-		if pool.MaxRps > 0 {
-			p.addBound(bound{pool: i, yield: none}, lp.Row{Upper: pool.MaxRps, Lower: -infinite}, of, 0)
-		}
-		if pool.MinRps > 0 {
-			p.addBound(bound{pool: i, least: true}, lp.Row{Lower: pool.MinRps, Upper: infinite}, of, 0)
+		if pool.replicas > 0 && pool.MinRps > 0 {
+			p.addLeast(i)
 		}
 	}
 	limits := p.model.state.Fleet.Limits
 	for i := range limits {
 		p.addLimit(&limits[i])
 	}
+}
+
+// addLeast wants a pool to have some work, counted in reference requests.
+func (p *program) addLeast(i int) {
+	pool := p.model.pools[i]
+	b := bound{row: p.AddRow(pool.MinRps, infinite), pool: i, least: true}
+	for _, f := range p.flows {
+		if o := &p.model.streams[f.stream].options[f.option]; o.pool == pool {
+			p.addEntry(f.column, b.row, o.work*pool.Profile.CapacityRps)
+		}
+	}
+	p.addYield(b, p.model.yield)
+}
+
+func (p *program) addEntry(column, row int, value float64) {
+	c := &p.Columns[column]
+	c.Entries = append(c.Entries, lp.Entry{Row: row, Value: value})
+}
+
+// addYield lets a bound give way, at a price per unit of its row.
+func (p *program) addYield(b bound, price float64) {
+	value := -1.0
+	if b.least {
+		value = 1
+	}
+	b.yield = p.AddColumn(lp.Column{Cost: price, Upper: infinite, Entries: []lp.Entry{{Row: b.row, Value: value}}})
+	p.bounds = append(p.bounds, b)
 }
 
 // addLimit bounds a share of what is admitted, which is a sum over the same flows, so
@@ -74,18 +94,10 @@ func (p *program) addBound(b bound, row lp.Row, of func(*stream) bool, share flo
 			value++
 		}
 		if value != 0 {
-			c := &p.Columns[f.column]
-			c.Entries = append(c.Entries, lp.Entry{Row: b.row, Value: value})
+			p.addEntry(f.column, b.row, value)
 		}
 	}
-	if b.yield != none {
-		value := -1.0
-		if b.least {
-			value = 1
-		}
-		b.yield = p.AddColumn(lp.Column{Cost: p.model.yield, Upper: infinite, Entries: []lp.Entry{{Row: b.row, Value: value}}})
-	}
-	p.bounds = append(p.bounds, b)
+	p.addYield(b, p.model.yield*p.model.lightest)
 }
 
 // mayUse says whether a pool is one of the stream's options.
@@ -102,7 +114,7 @@ func (st *stream) mayUse(pool int) bool {
 // small shares are then left as they are.
 func (m *model) bounded(st *stream) bool {
 	for i := range st.options {
-		if p := st.options[i].pool; p.MinRps > 0 || p.MaxRps > 0 {
+		if st.options[i].pool.MinRps > 0 {
 			return true
 		}
 	}

@@ -65,6 +65,16 @@ func TestLimits(t *testing.T) {
 			atB, map[fleet.PoolID]float64{"C": 10}, 0,
 		},
 		{
+			"a pool's most is of work: twice the tokens, half of the requests", func(s *fleet.State) {
+				s.Fleet.Pools[2].MaxRps = 100
+				s.Fleet.Classes[0].Tokens = fleet.Tokens{Prompt: 2000, Output: 400}
+				ask(s, "A", "chat", 0)
+				ask(s, "B", "chat", 150)
+				ask(s, "C", "chat", 0)
+			},
+			atB, map[fleet.PoolID]float64{"A": 50, "B": 50, "C": 40}, 10,
+		},
+		{
 			"a pool that is dear", func(s *fleet.State) {
 				s.Fleet.Pools[2].PriceSeconds = 0.040
 				ask(s, "A", "chat", 50)

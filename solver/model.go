@@ -22,7 +22,8 @@ type model struct {
 	classes  []*class       // by ID
 	streams  []*stream      // by front-end, then class; all with an option
 	homeless []fleet.Stream // asked for, but no eligible pool has engines
-	yield    float64        // what a request is worth by which a limit gives way, seconds
+	yield    float64        // price of giving way by one reference request, seconds
+	lightest float64        // least size of a class, in reference requests
 }
 
 // pool is a pool and what plans may use of it.
@@ -32,15 +33,7 @@ type pool struct {
 	replicas float64   // fresh replicas that it is worth; 0: no engine is ready
 	capacity float64   // work that plans may use, engine-seconds per second
 	segments []segment // of its queueing, up to the capacity
-}
-
-// most is how many RPS of work at that mean size, engine-seconds, plans may send.
-func (p *pool) most(work float64) float64 {
-	rps := p.capacity / work
-	if p.MaxRps > 0 {
-		return min(rps, p.MaxRps)
-	}
-	return rps
+	capped   bool      // the operator's limit is less than what it can do
 }
 
 // steepest is the slope of the pool's queueing when it is full.
@@ -117,11 +110,15 @@ func newModel(s *fleet.State) *model {
 
 func newPool(s *fleet.State, p *fleet.Pool) *pool {
 	out := &pool{Pool: p, replicas: s.Replicas(p)}
-	usable := 1 - s.Fleet.Options.Headroom
-	out.capacity = out.replicas * usable
-	if out.replicas > 0 {
-		out.segments = segments(&p.Profile, usable)
+	if out.replicas == 0 {
+		return out
 	}
+	usable := 1 - s.Fleet.Options.Headroom
+	if most := p.MaxRps / p.Profile.CapacityRps / out.replicas; most > 0 && most < usable {
+		usable, out.capped = most, true
+	}
+	out.capacity = out.replicas * usable
+	out.segments = segments(&p.Profile, usable)
 	return out
 }
 

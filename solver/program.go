@@ -73,9 +73,9 @@ func (p *program) addFlows(i int) {
 			p.addFlow(flow{stream: i, option: j}, o.cost(), share*st.demand)
 		}
 		if st.settled() {
-			p.addFlow(flow{stream: i, option: j, moved: true}, o.cost()+o.move, st.demand)
+			p.addFlow(flow{stream: i, option: j, moved: true}, o.cost()+o.move, infinite)
 		} else {
-			p.addFlow(flow{stream: i, option: j}, o.cost(), st.demand)
+			p.addFlow(flow{stream: i, option: j}, o.cost(), infinite)
 		}
 	}
 }

@@ -20,8 +20,7 @@ type routing struct {
 	demand []float64   // RPS by stream, without what was left out as doubtful
 	shed   []float64   // RPS by stream
 	work   []float64   // engine-seconds per second by pool
-	sent   []float64   // RPS by pool
-	relief []float64   // by pool: seconds per second that a pool twice as large would save
+	relief []float64   // by pool: seconds per second that a pool twice as large would save; 0: not allowed
 }
 
 // read takes the routing from a solution of the program. Each stream's rates are
@@ -34,7 +33,6 @@ func (p *program) read(s *lp.Solution) *routing {
 		demand: make([]float64, len(m.streams)),
 		shed:   make([]float64, len(m.streams)),
 		work:   make([]float64, len(m.pools)),
-		sent:   make([]float64, len(m.pools)),
 		relief: make([]float64, len(m.pools)),
 	}
 	for i, st := range m.streams {
@@ -53,7 +51,7 @@ func (p *program) read(s *lp.Solution) *routing {
 		r.shed[c.stream] += s.X[c.column]
 	}
 	for _, f := range p.fills {
-		if rise := -s.ReducedCosts[f.column]; rise > 0 {
+		if rise := -s.ReducedCosts[f.column]; rise > 0 && !m.pools[f.pool].capped {
 			r.relief[f.pool] += rise * p.Columns[f.column].Upper
 		}
 	}
@@ -94,11 +92,9 @@ func (r *routing) settle(i int) {
 // load sums the work of every pool.
 func (r *routing) load() {
 	clear(r.work)
-	clear(r.sent)
 	for i, st := range r.model.streams {
 		for j, o := range st.options {
 			r.work[o.pool.index] += o.work * r.rps[i][j]
-			r.sent[o.pool.index] += r.rps[i][j]
 		}
 	}
 }
@@ -218,7 +214,14 @@ func (r *routing) utilisation(p *pool) float64 {
 func (r *routing) pools() []fleet.PoolPlan {
 	out := make([]fleet.PoolPlan, len(r.model.pools))
 	for i, p := range r.model.pools {
-		out[i].Pool, out[i].Rps = p.ID, r.sent[i]
+		out[i].Pool = p.ID
+	}
+	for i, st := range r.model.streams {
+		for j, o := range st.options {
+			out[o.pool.index].Rps += r.rps[i][j]
+		}
+	}
+	for i, p := range r.model.pools {
 		if p.replicas == 0 {
 			continue
 		}
@@ -226,8 +229,8 @@ func (r *routing) pools() []fleet.PoolPlan {
 		if out[i].Rps > 0 {
 			mean = r.work[i] / out[i].Rps
 		}
-		out[i].CapacityRps = p.most(mean)
-		out[i].Utilisation = out[i].Rps / out[i].CapacityRps
+		out[i].CapacityRps = p.capacity / mean
+		out[i].Utilisation = r.work[i] / p.capacity
 		out[i].PriceSeconds = r.relief[i] / out[i].CapacityRps
 	}
 	return out

@@ -57,7 +57,7 @@ func (m *model) price() {
 		c.price = c.size * first * math.Pow(ratio, float64(band))
 		c.doubt = c.size * first * belowSheds
 	}
-	m.yield = aboveLatency / 2 * m.latency() * smallest
+	m.yield, m.lightest = aboveLatency/2*m.latency(), smallest
 }
 
 // size is how many reference requests one request of the class weighs, the mean

@@ -42,10 +42,7 @@ func (r *routing) why() string {
 }
 
 // full says whether a pool has no capacity left.
-func (r *routing) full(p *pool) bool {
-	const almost = 1 - 1e-6
-	return r.work[p.index] >= p.capacity*almost || p.MaxRps > 0 && r.sent[p.index] >= p.MaxRps*almost
-}
+func (r *routing) full(p *pool) bool { return r.work[p.index] >= p.capacity*(1-1e-6) }
 
 // fullOptions lists the pools of a stream that have no capacity left.
 func (r *routing) fullOptions(st *stream) []string {

@@ -46,6 +46,7 @@ func (p *plane) serveAdmin(ctx context.Context, l net.Listener) error {
 		FleetProblem: p.fleetProblem,
 		StateProblem: p.stateProblem,
 		Metrics:      metrics,
+		Queries:      p.queries(),
 	})))
 }
 

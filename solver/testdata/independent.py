@@ -39,8 +39,10 @@ class Pool:
             * (raw["health"] or 1)
             * (raw["factor"] or 1)
         )
+        self.least, self.price = raw["minRps"], raw["price"]
         self.usable = 1 - headroom
-        self.least, self.most, self.price = raw["minRps"], raw["maxRps"], raw["price"]
+        if raw["maxRps"] and self.replicas:
+            self.usable = min(self.usable, raw["maxRps"] / self.rps / self.replicas)
 
     def tokens(self, prompt, output):
         return prompt + self.raw["outputTokenCost"] * output
@@ -153,7 +155,7 @@ class Fleet:
                 steepest = max(0, self.pools[i].lines[-1][0])
                 seconds = self.cost(s, i) + c["work"][i] * steepest + s["move"][i]
                 worst = max(worst, seconds / c["size"])
-        self.limit_price = 5 * worst * min(c["size"] for c in live)
+        self.limit_price, self.lightest = 5 * worst, min(c["size"] for c in live)
         first = 10 * disparity**2 * worst
         ratio = 4 * disparity**2
         bands = sorted({c["priority"] for c in live})
@@ -188,14 +190,13 @@ class Program:
 
 
 def limit(fleet, p, flows):
-    """What operators limit: the most of a pool is hard, all else is paid for."""
+    """What operators limit, but for the most that a pool may have; it is paid for."""
     inf, price = highspy.kHighsInf, fleet.limit_price
     for i, pool in enumerate(fleet.pools):
-        own = [(x, 1) for _, j, x in flows if j == i]
-        if pool.most and own:
-            p.row(-inf, pool.most, own)
-        if pool.least and own:
+        own = [(x, fleet.classes[s["class"]]["work"][i] * pool.rps) for s, j, x in flows if j == i]
+        if pool.least and pool.replicas:
             p.row(pool.least, inf, [*own, (p.var(price), 1)])
+    price *= fleet.lightest
     for l in fleet.raw["limits"]:
         mine = [
             (s, i, x)

@@ -1,0 +1,88 @@
+package solver
+
+import (
+	"weir/fleet"
+)
+
+// Moved is the fraction of a plan's admitted traffic that goes to another pool than by
+// the plan before; all of what had no route before.
+func Moved(before, after *fleet.Plan) float64 {
+	moved, total := 0.0, 0.0
+	for i := range after.Routes {
+		r := &after.Routes[i]
+		admitted := r.DemandRps - r.ShedRps
+		old := before.Route(fleet.Stream{FrontEnd: r.FrontEnd, Class: r.Class})
+		total += admitted
+		for _, s := range r.Shares {
+			had := 0.0
+			if old != nil {
+				had = old.ShareOf(s.Pool)
+			}
+			moved += admitted * max(0, s.Share-had)
+		}
+	}
+	if total == 0 {
+		return 0
+	}
+	return moved / total
+}
+
+// Inputs name the parts of a state that a plan can change for.
+const (
+	InputDemand   = "demand"
+	InputCapacity = "capacity" // readiness, health and capacity factors
+	InputNetwork  = "network"
+	InputSizes    = "sizes of requests"
+	InputFleet    = "fleet file"
+	InputTime     = "time" // small gains that have lasted
+)
+
+// Cause is what the change of one input alone does to a plan.
+type Cause struct {
+	Input string  `json:"input"`
+	Moved float64 `json:"movedShare"` // of the admitted traffic
+	Shed  float64 `json:"shedRps"`    // more than before; below 0: less
+	Error string  `json:"error,omitempty"`
+}
+
+// Causes says which input's change moves how much: the earlier state with that input
+// alone as it is later. What two inputs do together is in neither.
+func Causes(before, after *fleet.State, plan func(*fleet.State) (*fleet.Plan, error)) []Cause {
+	base, err := plan(before)
+	if err != nil {
+		return nil
+	}
+	var out []Cause
+	for _, input := range []struct {
+		name string
+		take func(*fleet.State)
+	}{
+		{InputDemand, func(s *fleet.State) { s.Demand = after.Demand }},
+		{InputCapacity, func(s *fleet.State) { s.Pools = after.Pools }},
+		{InputNetwork, func(s *fleet.State) { s.Network, s.NetworkNoise = after.Network, after.NetworkNoise }},
+		{InputSizes, func(s *fleet.State) { s.Tokens = after.Tokens }},
+		{InputFleet, func(s *fleet.State) { s.Fleet = after.Fleet }},
+		{InputTime, func(s *fleet.State) { s.Previous, s.ElapsedSeconds = after.Previous, after.ElapsedSeconds }},
+	} {
+		s := *before
+		input.take(&s)
+		out = append(out, causeOf(input.name, base, &s, plan))
+	}
+	return out
+}
+
+func causeOf(name string, base *fleet.Plan, s *fleet.State, plan func(*fleet.State) (*fleet.Plan, error)) Cause {
+	p, err := plan(s)
+	if err != nil {
+		return Cause{Input: name, Error: err.Error()}
+	}
+	return Cause{Input: name, Moved: Moved(base, p), Shed: shedRps(p) - shedRps(base)}
+}
+
+func shedRps(p *fleet.Plan) float64 {
+	sum := 0.0
+	for i := range p.Routes {
+		sum += p.Routes[i].ShedRps
+	}
+	return sum
+}
