@@ -72,6 +72,7 @@ var (
 	poolRps     = figure("pool_planned_rps", "What the plan gives a pool.", byPool...)
 	utilisation = figure("pool_utilisation_ratio", "Planned work over the effective capacity of a pool.", byPool...)
 	price       = figure("pool_price_seconds", "What one more RPS of a pool's capacity takes off the sum of RPS times seconds.", byPool...)
+	replicaGain = figure("pool_replica_gain_requests", "Requests in flight, fleet-wide, that one more replica of a pool would save; while requests are refused, where capacity is short.", byPool...)
 	engines     = figure("pool_engines", "Engines of a pool, by what is known of them.", "pool", "readiness")
 	health      = figure("pool_health_ratio", "Health by which a pool's capacity is scaled; 1 where nothing is known.", byPool...)
 	factor      = figure("pool_capacity_factor_ratio", "Evidence against a pool's profile, scaling its capacity; 1 where there is none.", byPool...)
@@ -85,7 +86,7 @@ func figure(name, help string, labels ...string) *prometheus.Desc {
 func (planFigures) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		roundAge, planStatus, planAge, meanLatency, streams, demand, shed, planned, share,
-		capacity, poolRps, utilisation, price, engines, health, factor,
+		capacity, poolRps, utilisation, price, replicaGain, engines, health, factor,
 	} {
 		out <- d
 	}
@@ -105,6 +106,10 @@ func (f planFigures) Collect(out chan<- prometheus.Metric) {
 			g.set(planAge, time.Since(r.Planned).Seconds())
 		}
 		g.plan(r.Plan)
+		for i := range r.Plan.Pools {
+			q := &r.Plan.Pools[i]
+			g.set(replicaGain, r.State.ReplicaGain(q), string(q.Pool))
+		}
 	}
 }
 

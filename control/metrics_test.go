@@ -102,7 +102,7 @@ func TestMetricsOfAPlan(t *testing.T) {
 	l := New(testConfig())
 	l.latest.Store(&fleet.Round{
 		At:    time.Now(),
-		State: &fleet.State{Fleet: &fleet.Fleet{}, Demand: map[fleet.Stream]fleet.Demand{{FrontEnd: "f", Class: "k"}: {Rps: 9, Source: fleet.SourceEnvoy}}},
+		State: &fleet.State{Fleet: &fleet.Fleet{Pools: []fleet.Pool{{ID: "p", Engines: []fleet.EngineID{"a", "b"}}}}, Demand: map[fleet.Stream]fleet.Demand{{FrontEnd: "f", Class: "k"}: {Rps: 9, Source: fleet.SourceEnvoy}}},
 		Plan: &fleet.Plan{
 			Status: fleet.Shedding, MeanSeconds: 0.25,
 			Routes: []fleet.Route{{FrontEnd: "f", Class: "k", DemandRps: 9, ShedRps: 1, Shares: []fleet.Share{{Pool: "p", Share: 0.75, Rps: 6}, {Pool: "q", Share: 0.25, Rps: 2}}}},
@@ -128,6 +128,7 @@ func TestMetricsOfAPlan(t *testing.T) {
 		{"pool_planned_rps", []string{"p"}, 6},
 		{"pool_utilisation_ratio", []string{"p"}, 1},
 		{"pool_price_seconds", []string{"p"}, 3},
+		{"pool_replica_gain_requests", []string{"p"}, 9}, // 3 × 6 RPS over two engines
 	} {
 		if got, ok := value(t, r, c.name, c.labels...); !ok || got != c.want {
 			t.Errorf("%s%v = %v (there: %v), want %v", c.name, c.labels, got, ok, c.want)
