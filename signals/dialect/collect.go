@@ -88,8 +88,12 @@ func (r *Reader) total(s *slot, f *found, id selection, p part, x float64) {
 
 func (r *Reader) bucket(s *slot, f *found, id selection, le []byte, x float64) {
 	bound, ok := parseFloat(le)
-	if !ok || math.IsNaN(bound) {
+	switch {
+	case !ok || math.IsNaN(bound):
 		r.drop(s, "a bucket without a bound", le)
+		return
+	case bound < 0: // of a time
+		r.drop(s, "a bucket of less than nothing", le)
 		return
 	}
 	t := r.tally(s, f, id)
