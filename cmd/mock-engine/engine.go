@@ -16,7 +16,8 @@ type engine struct {
 	ready    time.Time // when the model will have been loaded
 	draining atomic.Bool
 	faults   atomic.Pointer[faults]
-	slots    chan struct{} // holds an item for each running request
+	frozen   atomic.Pointer[string] // page of metrics that is shown for ever; nil: the true one
+	slots    chan struct{}          // holds an item for each running request
 
 	mu      sync.Mutex // guards what follows
 	meter   meter
@@ -36,7 +37,7 @@ func newEngine(o options, journal *journal) *engine {
 		history: newLRU[string, []turn](keptResponses),
 		stats:   newStats(),
 	}
-	e.faults.Store(o.faults)
+	e.sicken(o.faults)
 	return e
 }
 

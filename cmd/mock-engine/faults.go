@@ -25,6 +25,8 @@ type faults struct {
 	Hang       bool    `json:"hang"`       // the first token never comes
 	StallAfter int     `json:"stallAfter"` // nothing more comes after that many tokens; 0: never
 	CutAfter   int     `json:"cutAfter"`   // the connection is reset after that many tokens; 0: never
+
+	Freeze bool `json:"freeze"` // /metrics goes on saying what it said when this began
 }
 
 // well is an engine without faults.
@@ -66,8 +68,20 @@ func (e *engine) putFaults(w http.ResponseWriter, r *http.Request) {
 		writeError(w, badRequest(err.Error()))
 		return
 	}
-	e.faults.Store(f)
+	e.sicken(f)
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// sicken replaces what is wrong. A page that is frozen already stays as it is.
+func (e *engine) sicken(f *faults) {
+	switch {
+	case !f.Freeze:
+		e.frozen.Store(nil)
+	case e.frozen.Load() == nil:
+		page := e.metrics()
+		e.frozen.Store(&page)
+	}
+	e.faults.Store(f)
 }
 
 func (e *engine) serveFaults(w http.ResponseWriter, _ *http.Request) {

@@ -134,7 +134,7 @@ func TestShowFaults(t *testing.T) {
 	want := map[string]any{
 		"refuse": false, "mute": false, "unhealthy": false, "errorRate": 0.0, "errorStatus": 500.0,
 		"busyAbove": 0.0, "busyStatus": 429.0, "retryAfter": 1.5,
-		"slow": 2.0, "hang": false, "stallAfter": 0.0, "cutAfter": 0.0,
+		"slow": 2.0, "hang": false, "stallAfter": 0.0, "cutAfter": 0.0, "freeze": false,
 	}
 	shown := get(e, "/faults")
 	var got map[string]any
@@ -320,6 +320,28 @@ func FuzzFaults(f *testing.F) {
 		again, err := readFaults(bytes.NewReader(shown))
 		if diff := cmp.Diff(faults, again); diff != "" || err != nil {
 			t.Errorf("read again: %v\n%s", err, diff)
+		}
+	})
+}
+
+// A frozen page goes on saying what it said, whatever else becomes of the engine.
+func TestFreeze(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *engine, _ *sink) {
+		page := func() string { return get(e, "/metrics").Body.String() }
+		post(t.Context(), e, chatPath, whole)
+		before := page()
+		for _, faults := range []string{`{"freeze":true}`, `{"freeze":true,"slow":2}`} {
+			mustPut(t, e, faults)
+			if w := post(t.Context(), e, chatPath, whole); w.Code != http.StatusOK {
+				t.Fatalf("a request to an engine with a frozen page: %d", w.Code)
+			}
+			if got := page(); got != before {
+				t.Errorf("%s: the page moved:\n%s", faults, cmp.Diff(before, got))
+			}
+		}
+		mustPut(t, e, `{}`)
+		if page() == before {
+			t.Error("the page of an engine that is well again stands still")
 		}
 	})
 }

@@ -27,6 +27,7 @@ GET /faults shows what is wrong with the engine, PUT /faults sets it, as JSON:
   {"refuse":true}                      connections are reset
   {"stallAfter":5}                     after 5 tokens nothing more comes
   {"cutAfter":5}                       after 5 tokens the connection is reset
+  {"freeze":true}                      /metrics says the same for ever
 The set replaces the one before; {} is an engine that is well.
 
 The same seed and requests give the same texts, jitter and faults.

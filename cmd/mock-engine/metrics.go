@@ -61,6 +61,10 @@ func (h *histogram) observe(d time.Duration) {
 
 func (e *engine) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	if page := e.frozen.Load(); page != nil {
+		_, _ = io.WriteString(w, *page)
+		return
+	}
 	_, _ = io.WriteString(w, e.metrics())
 }
 
