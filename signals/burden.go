@@ -25,14 +25,14 @@ type burden struct {
 
 func newBurden() *burden { return &burden{issued: map[fleet.ClassID]*decayed{}} }
 
-// observeIssued counts what an Envoy sent over an interval that ends now; it was sent
-// half of that ago, on average.
-func (b *burden) observeIssued(now time.Time, interval time.Duration, class fleet.ClassID, n uint64) {
+// observeIssued counts what an Envoy sent over an interval that ends now. It was sent
+// half of that ago on average, and will be read half of that after; so its age is
+// right as it is.
+func (b *burden) observeIssued(now time.Time, class fleet.ClassID, n uint64) {
 	if b.issued[class] == nil {
 		b.issued[class] = &decayed{}
 	}
-	aged := math.Exp(-interval.Seconds() / 2 / loadTau.Seconds())
-	b.issued[class].add(now, loadTau, float64(n)*aged)
+	b.issued[class].add(now, loadTau, float64(n))
 }
 
 // observeTTFT takes first tokens that were network seconds away.

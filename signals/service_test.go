@@ -59,7 +59,7 @@ func TestServiceIsBelieved(t *testing.T) {
 	f := serviceFleet()
 	tracker := NewTracker(f)
 	engines := float64(len(f.Pool("big").Engines))
-	now := served(tracker, epoch, 200, 10, 0.34, nil)
+	now := served(tracker, epoch, 200, 10, 0.34, nil).Add(time.Second / 2) // reports are read between two of them
 	s := tracker.State(now, nil)
 	size := s.TokensOf(f.Class("chat"))
 	if !near(size.Prompt, 3000, 0.05) || !near(size.Output, 50, 0.05) {
