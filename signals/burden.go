@@ -99,12 +99,3 @@ func waiting(st *fleet.PoolState) (float64, bool) {
 	}
 	return sum / max(n, 1), n > 0
 }
-
-// busy says whether requests are sent to the pool at all.
-func (b *burden) busy(now time.Time) bool {
-	rps := 0.0
-	for _, issued := range b.issued {
-		rps += issued.rate(now, loadTau)
-	}
-	return rps > 0.5
-}

@@ -57,7 +57,11 @@ func (t *Tracker) observePool(now time.Time, r *fleet.LoadReport, class fleet.Cl
 	}
 	network := t.roundTrip(now, fleet.Link{FrontEnd: r.FrontEnd, Pool: l.Pool})
 	for i := range l.Engines {
-		p.burden.observeTTFT(now, &l.Engines[i].TTFT, network)
+		e := &l.Engines[i]
+		p.burden.observeTTFT(now, &e.TTFT, network)
+		if told := p.engines[e.Engine]; told != nil && e.Outcomes[fleet.Answered] > 0 {
+			told.told.answered(now.Add(-r.Interval - reportLag))
+		}
 	}
 }
 
@@ -92,7 +96,6 @@ func (t *Tracker) measured(now time.Time, s *fleet.State) {
 // believe adds to a pool's state what its engines tell and how it serves, and lets
 // the evidence move its capacity factor.
 func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.PoolState) fleet.PoolState {
-	busy := p.burden.busy(now)
 	for id, e := range p.engines {
 		if e.told.last.At.IsZero() {
 			continue
@@ -100,7 +103,7 @@ func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.P
 		if st.Signals.Engines == nil {
 			st.Signals.Engines = make(map[fleet.EngineID]fleet.EngineSignals, len(p.engines))
 		}
-		st.Signals.Engines[id] = e.told.signals(now, busy)
+		st.Signals.Engines[id] = e.told.signals(now)
 	}
 	st.Signals.Load = p.burden.load(now, s, of)
 	st.Signals.TTFTSeconds = p.burden.meanTTFT(now)

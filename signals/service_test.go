@@ -29,7 +29,7 @@ func served(t *Tracker, from time.Time, seconds int, issued uint64, ttft float64
 			Classes: []fleet.ClassLoad{{
 				Class: "chat", Arrivals: issued,
 				Tokens: fleet.TokenLoad{Requests: issued, Prompt: 3000 * float64(issued), Output: 50 * float64(issued)},
-				Pools:  []fleet.PoolLoad{{Pool: "big", Engines: []fleet.EngineLoad{{Engine: "10.0.0.1:80", TTFT: times}}}},
+				Pools:  []fleet.PoolLoad{{Pool: "big", Engines: []fleet.EngineLoad{{Engine: "10.0.0.1:80", TTFT: times, Outcomes: fleet.Outcomes{fleet.Answered: issued}}}}},
 			}},
 			RoundTrips: []fleet.RoundTrip{{Pool: "big", Count: 1, Seconds: 0.04}},
 		})
@@ -132,16 +132,40 @@ func TestPagesAreBelievedWhileTheyMove(t *testing.T) {
 	}
 }
 
-// An idle pool's page may stand still.
-func TestAnIdlePageIsBelieved(t *testing.T) {
-	tracker := NewTracker(serviceFleet())
-	now := epoch
-	for range 60 {
-		now = now.Add(time.Second)
-		tracker.ObserveSample(page(now, 0, 7))
+// A page may stand still where its engine answers nothing, however busy its pool is,
+// and where it counts nothing that would move.
+func TestAPageMayStandStill(t *testing.T) {
+	gauges := func(at time.Time) scrape.Sample {
+		s := page(at, 0, 7)
+		s.Values.PromptTokens = dialect.Value{}
+		return s
 	}
-	if e := tracker.State(now, nil).Pools["big"].Signals.Engines["10.0.0.1:80"]; !e.Waiting.Fresh() {
-		t.Errorf("an idle engine's page: %+v, want it fresh", e)
+	idle := func(at time.Time) scrape.Sample {
+		s := page(at, 0, 7)
+		s.Engine = "10.0.0.2:80" // served speaks of the other one
+		return s
+	}
+	once := func(at time.Time) scrape.Sample { return page(at, 0, math.Min(at.Sub(epoch).Seconds(), 10)) }
+	tests := []struct {
+		name   string
+		engine fleet.EngineID
+		page   func(time.Time) scrape.Sample
+		rps    uint64
+	}{
+		{"an idle pool", "10.0.0.1:80", once, 0},
+		{"an idle engine of a busy pool", "10.0.0.2:80", idle, 10},
+		{"gauges alone", "10.0.0.1:80", gauges, 10},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tracker := NewTracker(serviceFleet())
+			observe := func(at time.Time) { tracker.ObserveSample(tt.page(at)) }
+			now := served(tracker, epoch, 10, 10, 0.3, observe)
+			now = served(tracker, now, 60, tt.rps, 0.3, observe)
+			if e := tracker.State(now, nil).Pools["big"].Signals.Engines[tt.engine]; !e.Waiting.Fresh() || e.Why != "" {
+				t.Errorf("believed %+v, want it fresh", e)
+			}
+		})
 	}
 }
 

@@ -12,9 +12,12 @@ import (
 const (
 	// meanTau smooths the means of TTFT and TBT of one engine's pages.
 	meanTau = 8 * time.Second
-	// frozenAfter is how long a page may say the same while requests go to its pool
-	// before it is not believed any more.
+	// frozenAfter is how long a page may say the same while its engine answers
+	// requests before it is not believed any more.
 	frozenAfter = 15 * time.Second
+	// reportLag is how long ago a request may have ended that a report counts as of
+	// its interval, and then some: the log is buffered, and clocks start unevenly.
+	reportLag = time.Second
 )
 
 // told is what one engine's pages said.
@@ -23,18 +26,36 @@ type told struct {
 	ttfts, ttft decayed // number, and seconds in all
 	tbts, tbt   decayed
 	moved       time.Time // when a page last said something else than the one before
+	still       time.Time // since when the engine answers requests and its page stands still; zero: it does not
 }
 
 // observe takes what a scrape says.
 func (e *told) observe(s scrape.Sample) {
 	if s.Err == nil {
 		if moved(&e.last, &s) {
-			e.moved = s.At
+			e.moved, e.still = s.At, time.Time{}
 		}
 		accumulate(s.At, &e.ttfts, &e.ttft, s.Window.TTFT)
 		accumulate(s.At, &e.tbts, &e.tbt, s.Window.TBT)
 	}
 	e.last = s
+}
+
+// answered takes from a report that the engine answered requests, all of them after
+// that time: a true page that counts them moves within its next scrape. From a page
+// without counters, or without weir-extproc's word, nothing is concluded.
+func (e *told) answered(after time.Time) {
+	v := &e.last.Values
+	counts := v.PromptTokens.Known() || v.GeneratedTokens.Known()
+	if counts && e.still.IsZero() && after.After(e.moved) {
+		e.still = after
+	}
+}
+
+// stands says whether the page has stood still for longer than that, though the
+// engine answers requests.
+func (e *told) stands(now time.Time, longer time.Duration) bool {
+	return !e.still.IsZero() && now.Sub(e.still) > longer
 }
 
 func accumulate(at time.Time, number, seconds *decayed, h dialect.Histogram) {
@@ -51,11 +72,11 @@ func moved(before, after *scrape.Sample) bool {
 		a.PromptTokens != b.PromptTokens || a.GeneratedTokens != b.GeneratedTokens
 }
 
-// signals are what is believed of the engine. busy says that requests go to its
-// pool: then a page that stands still is not believed.
-func (e *told) signals(now time.Time, busy bool) fleet.EngineSignals {
+// signals are what is believed of the engine. A page that stands still while it
+// answers requests is not.
+func (e *told) signals(now time.Time) fleet.EngineSignals {
 	s := &e.last
-	frozen := busy && now.Sub(e.moved) > frozenAfter
+	frozen := e.stands(now, frozenAfter)
 	out := fleet.EngineSignals{Dialect: s.Dialect}
 	read := func(v dialect.Value) fleet.Reading {
 		if v.State == dialect.Unknown {
@@ -70,7 +91,7 @@ func (e *told) signals(now time.Time, busy bool) fleet.EngineSignals {
 	case s.Err != nil:
 		out.Why = s.Err.Error()
 	case frozen:
-		out.Why = fmt.Sprintf("its page has said the same for %.0f s while requests went to its pool", now.Sub(e.moved).Seconds())
+		out.Why = fmt.Sprintf("its page has said the same for %.0f s while it answered requests", now.Sub(e.moved).Seconds())
 	}
 	return out
 }
