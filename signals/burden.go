@@ -11,16 +11,37 @@ const (
 	// loadTau smooths what a pool is sent and how long it takes to answer: a few
 	// ticks, so that the factor follows a pool that breaks and not each burst.
 	loadTau = 8 * time.Second
-	// factorEvery is how often evidence is judged: once a tick.
-	factorEvery = 2 * time.Second
+	// factorEvery is how often evidence is judged: once a tick of the usual length,
+	// which may come early by a little.
+	factorEvery = 1900 * time.Millisecond
 )
 
 // burden is what a pool was sent and how it answered, as front-ends saw it.
 type burden struct {
-	issued      map[fleet.ClassID]*decayed
-	ttfts, ttft decayed // number, and seconds in all without the network
-	factor      factor
-	judged      time.Time
+	issued map[fleet.ClassID]*decayed
+	ttft   times
+	// unjudged are the times that no judgement rests on yet. Those before it tell of
+	// the pool as it was: in their mean a queue would last long after it has gone.
+	unjudged times
+	factor   factor
+	judged   time.Time
+}
+
+// times are first tokens lately, without the network.
+type times struct{ number, seconds decayed }
+
+func (t *times) add(now time.Time, number, seconds float64) {
+	t.number.add(now, loadTau, number)
+	t.seconds.add(now, loadTau, seconds)
+}
+
+// mean is unknown where there are too few.
+func (t *times) mean(now time.Time) fleet.Reading {
+	n := t.number.read(now, loadTau)
+	if n < 1 {
+		return fleet.Reading{}
+	}
+	return fleet.Reading{Value: t.seconds.read(now, loadTau) / n, At: t.number.at}
 }
 
 func newBurden() *burden { return &burden{issued: map[fleet.ClassID]*decayed{}} }
@@ -41,8 +62,9 @@ func (b *burden) observeTTFT(now time.Time, t *fleet.Buckets, network float64) {
 	if n == 0 {
 		return
 	}
-	b.ttfts.add(now, loadTau, n)
-	b.ttft.add(now, loadTau, max(0, t.Sum-n*network))
+	seconds := max(0, t.Sum-n*network)
+	b.ttft.add(now, n, seconds)
+	b.unjudged.add(now, n, seconds)
 }
 
 // load is the work that each of a pool's ready replicas is sent, in engine-seconds
@@ -64,38 +86,18 @@ func (b *burden) load(now time.Time, s *fleet.State, p *fleet.Pool) fleet.Readin
 	return fleet.Reading{Value: work / float64(ready), At: now}
 }
 
-func (b *burden) meanTTFT(now time.Time) fleet.Reading {
-	n := b.ttfts.read(now, loadTau)
-	if n < 1 {
-		return fleet.Reading{}
-	}
-	return fleet.Reading{Value: b.ttft.read(now, loadTau) / n, At: b.ttfts.at}
-}
-
 // judge lets the evidence move the capacity factor, once a tick.
-func (b *burden) judge(now time.Time, p *fleet.Profile, st *fleet.PoolState) {
+func (b *burden) judge(now time.Time, p *fleet.Profile, st *fleet.PoolState, q queue) {
 	if now.Sub(b.judged) >= factorEvery && st.Signals.Load.Known() {
 		b.judged = now
-		e := evidence{load: st.Signals.Load.Value, ttftSeconds: st.Signals.TTFTSeconds.Value}
-		if st.Signals.TTFTSeconds.Known() {
-			e.ttftSamples = b.ttfts.read(now, loadTau)
+		e := evidence{load: st.Signals.Load.Value, queue: q}
+		if ttft := b.unjudged.mean(now); ttft.Known() {
+			e.ttftSeconds, e.ttftSamples = ttft.Value, b.unjudged.number.read(now, loadTau)
 		}
-		e.waiting, e.waitingSeen = waiting(st)
-		b.factor.observe(p, e)
+		if b.factor.observe(p, e) {
+			b.unjudged = times{}
+		}
 	}
 	st.CapacityFactor = b.factor.value
 	st.Signals.FactorReason = b.factor.reason
-}
-
-// waiting is the mean queue of the ready engines that tell; false means that none
-// does.
-func waiting(st *fleet.PoolState) (float64, bool) {
-	sum, n := 0.0, 0.0
-	for id, e := range st.Signals.Engines {
-		if st.Engines[id] != fleet.Unready && e.Waiting.Fresh() {
-			sum += e.Waiting.Value
-			n++
-		}
-	}
-	return sum / max(n, 1), n > 0
 }

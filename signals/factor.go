@@ -15,6 +15,11 @@ import (
 // utilisation is the capacity as the engines show it, in parts of what the profile
 // promises. A queue means that the utilisation is at least 1, whatever the TTFT.
 //
+// What a step changes shows late: the plan must be made, sent and felt, and a queue
+// must drain. So each step rests on first tokens since the one before, and while a
+// queue drains there is none: else a pool would be left almost empty for what lies
+// behind it.
+//
 // Down goes fast, since a pool that is believed too large is an overload; up goes
 // slowly, since the evidence of a lightly loaded pool is weak, and above 1 only
 // where load is high enough to show it. The step is bounded both ways, so that one
@@ -33,6 +38,8 @@ const (
 	// queuedPerEngine is a standing queue: more than a request passing through.
 	queuedPerEngine = 1
 	minTTFTSamples  = 20 // in the evidence of a round
+	// A queue that has lost so much of itself since the last round drains.
+	drained = 0.1
 )
 
 // evidence is what a pool showed lately, all of it per ready replica.
@@ -40,24 +47,31 @@ type evidence struct {
 	load        float64 // engine-seconds of work per second, by the profile
 	ttftSeconds float64 // mean; meaningful with enough samples
 	ttftSamples float64
-	waiting     float64 // requests in the engines' queues
-	waitingSeen bool    // the engines say how many wait
+	queue       queue // at each engine
 }
 
 // factor is the capacity factor of one pool.
 type factor struct {
 	value  float64 // 0: 1, nothing was concluded yet
 	reason string  // why it is not 1; empty: it is
+	queue  queue   // in the last round's evidence
 }
 
-// observe concludes from a round's evidence.
-func (f *factor) observe(p *fleet.Profile, e evidence) {
+// observe concludes from a round's evidence, and says whether it is used up: what is
+// concluded next must rest on new one.
+func (f *factor) observe(p *fleet.Profile, e evidence) (usedUp bool) {
 	if f.value == 0 {
 		f.value = 1
+	}
+	before := f.queue
+	f.queue = e.queue
+	if e.queue.seen && before.newest >= queuedPerEngine && e.queue.newest <= before.newest*(1-drained) {
+		return true
 	}
 	target, reason := e.implied(p, f.value)
 	switch {
 	case target < f.value:
+		usedUp = true
 		f.value = max(minFactor, target, f.value*(1-stepDown))
 		f.reason = reason
 	case target > f.value:
@@ -69,6 +83,7 @@ func (f *factor) observe(p *fleet.Profile, e evidence) {
 	if f.value == 1 {
 		f.reason = ""
 	}
+	return usedUp
 }
 
 // implied is the factor that the evidence speaks for, given the one in force.
@@ -79,10 +94,10 @@ func (e *evidence) implied(p *fleet.Profile, now float64) (float64, string) {
 	case telling && e.ttftSeconds > expected*(1+ttftTolerance):
 		return min(now, e.load/utilisationAt(p.TTFT, e.ttftSeconds)),
 			fmt.Sprintf("TTFT is %.0f ms where the profile says %.0f ms at a load of %.0f %%", 1000*e.ttftSeconds, 1000*expected, 100*e.load)
-	case e.waitingSeen && e.waiting >= queuedPerEngine && e.load >= queueLoad:
+	case e.queue.seen && e.queue.standing >= queuedPerEngine && e.load >= queueLoad:
 		return min(now, e.load) * (1 - stepDown), // less than what makes a queue; how much less shows when it settles
-			fmt.Sprintf("%.1f requests wait at each engine at a load of %.0f %%", e.waiting, 100*e.load)
-	case now < 1 && (e.waitingSeen || telling):
+			fmt.Sprintf("%.1f requests wait at each engine at a load of %.0f %%", e.queue.standing, 100*e.load)
+	case now < 1 && (e.queue.seen || telling):
 		return 1, "" // nothing speaks against the profile any more
 	case telling && e.load/now > 1-stepUp:
 		return maxFactor, fmt.Sprintf("TTFT is %.0f ms, within the profile, at a load of %.0f %%", 1000*e.ttftSeconds, 100*e.load)

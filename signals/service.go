@@ -106,9 +106,26 @@ func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.P
 		st.Signals.Engines[id] = e.told.signals(now)
 	}
 	st.Signals.Load = p.burden.load(now, s, of)
-	st.Signals.TTFTSeconds = p.burden.meanTTFT(now)
+	st.Signals.TTFTSeconds = p.burden.ttft.mean(now)
 	if !s.Fleet.Options.DeclaredOnly {
-		p.burden.judge(now, &of.Profile, &st)
+		p.burden.judge(now, &of.Profile, &st, p.queue(now))
 	}
 	return st
+}
+
+// queue is the mean queue of the engines that tell and are not unready.
+func (p *pool) queue(now time.Time) queue {
+	var sum queue
+	n := 0.0
+	for _, e := range p.engines {
+		if q := e.told.queue(now); q.seen && e.verdict != fleet.Unready {
+			sum.standing += q.standing
+			sum.newest += q.newest
+			n++
+		}
+	}
+	if n == 0 {
+		return queue{}
+	}
+	return queue{sum.standing / n, sum.newest / n, true}
 }

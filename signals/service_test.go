@@ -169,6 +169,33 @@ func TestAPageMayStandStill(t *testing.T) {
 	}
 }
 
+// From a page that stands still no queue is concluded, long before it is disbelieved.
+func TestAFrozenQueueIsNoEvidence(t *testing.T) {
+	tracker := NewTracker(serviceFleet())
+	prompt := 0.0
+	now := served(tracker, epoch, 20, 5, 0.3, func(at time.Time) { prompt += 1000; tracker.ObserveSample(page(at, 0, prompt)) })
+	prompt += 1000
+	now = served(tracker, now, 15, 5, 0.3, func(at time.Time) { tracker.ObserveSample(page(at, 9, prompt)) })
+	st := tracker.State(now, nil).Pools["big"]
+	if e := st.Signals.Engines["10.0.0.1:80"]; st.CapacityFactor != 1 || !e.Waiting.Fresh() {
+		t.Errorf("factor %v because %q, queue %+v: want 1 and a page that is believed yet", st.CapacityFactor, st.Signals.FactorReason, e.Waiting)
+	}
+}
+
+// A queue that comes and goes is a burst, and no shortage.
+func TestABurstIsNoQueue(t *testing.T) {
+	tracker := NewTracker(serviceFleet())
+	prompt, seconds := 0.0, 0
+	now := served(tracker, epoch, 60, 10, 0.3, func(at time.Time) {
+		prompt += 1000
+		seconds++
+		tracker.ObserveSample(page(at, float64(9*(seconds%3)), prompt))
+	})
+	if st := tracker.State(now, nil).Pools["big"]; st.CapacityFactor != 1 {
+		t.Errorf("factor %v because %q, want 1", st.CapacityFactor, st.Signals.FactorReason)
+	}
+}
+
 // A queue at the engines lowers the factor of their pool, with the reason; when it
 // has settled the factor comes back.
 func TestAQueueLowersTheFactor(t *testing.T) {

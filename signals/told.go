@@ -1,7 +1,9 @@
 package signals
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/fleet"
@@ -15,9 +17,15 @@ const (
 	// frozenAfter is how long a page may say the same while its engine answers
 	// requests before it is not believed any more.
 	frozenAfter = 15 * time.Second
+	// doubtAfter is how long until nothing is concluded from what it says: with what a
+	// report lags, sooner than a queue on it could stand.
+	doubtAfter = 2 * time.Second
 	// reportLag is how long ago a request may have ended that a report counts as of
 	// its interval, and then some: the log is buffered, and clocks start unevenly.
 	reportLag = time.Second
+	// A queue stands when every page over queueStands has it: bursts pass through.
+	// Pages of half that time are too few to tell.
+	queueStands = 5 * time.Second
 )
 
 // told is what one engine's pages said.
@@ -27,6 +35,20 @@ type told struct {
 	tbts, tbt   decayed
 	moved       time.Time // when a page last said something else than the one before
 	still       time.Time // since when the engine answers requests and its page stands still; zero: it does not
+	waiting     []waiting // by time, within queueStands of the newest
+}
+
+// waiting is how many requests wait, by one page.
+type waiting struct {
+	at       time.Time
+	requests float64
+}
+
+// queue is how many requests wait at an engine, or at each of several.
+type queue struct {
+	standing float64 // on each page lately: they are not just passing through
+	newest   float64 // on the last page
+	seen     bool    // pages tell
 }
 
 // observe takes what a scrape says.
@@ -37,8 +59,18 @@ func (e *told) observe(s scrape.Sample) {
 		}
 		accumulate(s.At, &e.ttfts, &e.ttft, s.Window.TTFT)
 		accumulate(s.At, &e.tbts, &e.tbt, s.Window.TBT)
+		e.observeWaiting(s.At, s.Values.Waiting)
 	}
 	e.last = s
+}
+
+func (e *told) observeWaiting(at time.Time, v dialect.Value) {
+	if !v.Known() {
+		e.waiting = nil
+		return
+	}
+	e.waiting = slices.DeleteFunc(e.waiting, func(w waiting) bool { return at.Sub(w.at) > queueStands })
+	e.waiting = append(e.waiting, waiting{at, v.X})
 }
 
 // answered takes from a report that the engine answered requests, all of them after
@@ -56,6 +88,16 @@ func (e *told) answered(after time.Time) {
 // engine answers requests.
 func (e *told) stands(now time.Time, longer time.Duration) bool {
 	return !e.still.IsZero() && now.Sub(e.still) > longer
+}
+
+// queue is not seen where pages do not tell, or are in doubt.
+func (e *told) queue(now time.Time) queue {
+	n := len(e.waiting)
+	if n == 0 || e.last.Err != nil || e.stands(now, doubtAfter) || e.waiting[n-1].at.Sub(e.waiting[0].at) < queueStands/2 {
+		return queue{}
+	}
+	least := slices.MinFunc(e.waiting, func(a, b waiting) int { return cmp.Compare(a.requests, b.requests) })
+	return queue{least.requests, e.waiting[n-1].requests, true}
 }
 
 func accumulate(at time.Time, number, seconds *decayed, h dialect.Histogram) {
