@@ -49,9 +49,9 @@ func newBurden() *burden { return &burden{issued: map[fleet.ClassID]*decayed{}} 
 // observeIssued counts what an Envoy sent over an interval that ends now. It was sent
 // half of that ago on average, and will be read half of that after; so its age is
 // right as it is.
-func (b *burden) observeIssued(now time.Time, class fleet.ClassID, n uint64) {
+func (b *burden) observeIssued(now time.Time, interval time.Duration, class fleet.ClassID, n uint64) {
 	if b.issued[class] == nil {
-		b.issued[class] = &decayed{}
+		b.issued[class] = &decayed{since: now.Add(-interval)}
 	}
 	b.issued[class].add(now, loadTau, float64(n))
 }

@@ -53,7 +53,7 @@ func (t *Tracker) observePool(now time.Time, r *fleet.LoadReport, class fleet.Cl
 		return
 	}
 	if l.Issued > 0 || p.burden.issued[class] != nil {
-		p.burden.observeIssued(now, class, l.Issued)
+		p.burden.observeIssued(now, r.Interval, class, l.Issued)
 	}
 	network := t.roundTrip(now, fleet.Link{FrontEnd: r.FrontEnd, Pool: l.Pool})
 	for i := range l.Engines {

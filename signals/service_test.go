@@ -80,6 +80,20 @@ func TestServiceIsBelieved(t *testing.T) {
 	}
 }
 
+// The first seconds of traffic are no more than what they count.
+func TestLoadIsRightFromTheStart(t *testing.T) {
+	f := serviceFleet()
+	for seconds := 1; seconds < 20; seconds++ {
+		tracker := NewTracker(f)
+		now := served(tracker, epoch, seconds, 10, 0.34, nil).Add(time.Second / 2)
+		s := tracker.State(now, nil)
+		want := 10 * f.Pool("big").Profile.Work(s.TokensOf(f.Class("chat"))) / 2
+		if got := s.Pools["big"].Signals.Load.Value; seconds > 1 && !near(got, want, 0.2) || got > 1.2*want {
+			t.Errorf("after %d s the load is %v, want about %v", seconds, got, want)
+		}
+	}
+}
+
 // What is declared rules until enough was measured, and where nothing is declared
 // nothing is made up.
 func TestSizesNeedEvidence(t *testing.T) {
