@@ -20,11 +20,12 @@ const (
 type burden struct {
 	issued map[fleet.ClassID]*decayed
 	ttft   times
-	// unjudged are the times that no judgement rests on yet. Those before it tell of
+	// unused are the times since the factor last moved by them. Those before tell of
 	// the pool as it was: in their mean a queue would last long after it has gone.
-	unjudged times
-	factor   factor
-	judged   time.Time
+	unused times
+	used   time.Time
+	factor factor
+	judged time.Time
 }
 
 // times are first tokens lately, without the network.
@@ -56,15 +57,18 @@ func (b *burden) observeIssued(now time.Time, interval time.Duration, class flee
 	b.issued[class].add(now, loadTau, float64(n))
 }
 
-// observeTTFT takes first tokens that were network seconds away.
-func (b *burden) observeTTFT(now time.Time, t *fleet.Buckets, network float64) {
+// observeTTFT takes first tokens that were network seconds away, all of them after
+// that time.
+func (b *burden) observeTTFT(now, after time.Time, t *fleet.Buckets, network float64) {
 	n := float64(t.Count())
 	if n == 0 {
 		return
 	}
 	seconds := max(0, t.Sum-n*network)
 	b.ttft.add(now, n, seconds)
-	b.unjudged.add(now, n, seconds)
+	if !after.Before(b.used) {
+		b.unused.add(now, n, seconds)
+	}
 }
 
 // load is the work that each of a pool's ready replicas is sent, in engine-seconds
@@ -91,11 +95,11 @@ func (b *burden) judge(now time.Time, p *fleet.Profile, st *fleet.PoolState, q q
 	if now.Sub(b.judged) >= factorEvery && st.Signals.Load.Known() {
 		b.judged = now
 		e := evidence{load: st.Signals.Load.Value, queue: q}
-		if ttft := b.unjudged.mean(now); ttft.Known() {
-			e.ttftSeconds, e.ttftSamples = ttft.Value, b.unjudged.number.read(now, loadTau)
+		if ttft := b.unused.mean(now); ttft.Known() {
+			e.ttftSeconds, e.ttftSamples = ttft.Value, b.unused.number.read(now, loadTau)
 		}
 		if b.factor.observe(p, e) {
-			b.unjudged = times{}
+			b.unused, b.used = times{}, now
 		}
 	}
 	st.CapacityFactor = b.factor.value

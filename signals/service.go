@@ -56,11 +56,12 @@ func (t *Tracker) observePool(now time.Time, r *fleet.LoadReport, class fleet.Cl
 		p.burden.observeIssued(now, r.Interval, class, l.Issued)
 	}
 	network := t.roundTrip(now, fleet.Link{FrontEnd: r.FrontEnd, Pool: l.Pool})
+	after := now.Add(-r.Interval - reportLag)
 	for i := range l.Engines {
 		e := &l.Engines[i]
-		p.burden.observeTTFT(now, &e.TTFT, network)
+		p.burden.observeTTFT(now, after, &e.TTFT, network)
 		if told := p.engines[e.Engine]; told != nil && e.Outcomes[fleet.Answered] > 0 {
-			told.told.answered(now.Add(-r.Interval - reportLag))
+			told.told.answered(after)
 		}
 	}
 }

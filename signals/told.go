@@ -20,8 +20,8 @@ const (
 	// doubtAfter is how long until nothing is concluded from what it says: with what a
 	// report lags, sooner than a queue on it could stand.
 	doubtAfter = 2 * time.Second
-	// reportLag is how long ago a request may have ended that a report counts as of
-	// its interval, and then some: the log is buffered, and clocks start unevenly.
+	// reportLag is how long before its interval what a report counts may have happened:
+	// of a request under way Envoy tells each second.
 	reportLag = time.Second
 	// A queue stands when every page over queueStands has it: bursts pass through.
 	// Pages of half that time are too few to tell.
