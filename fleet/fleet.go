@@ -153,7 +153,8 @@ type Network struct {
 
 // Options are the operator's choices for the whole fleet.
 type Options struct {
-	Policy       string        // how a plan is made; "optimal"
+	Policy       string        // how a plan is made: one of Policies
+	Shadow       string        // a policy that plans beside it, for comparison; empty: none
 	Tick         time.Duration // time between two rounds of the loop
 	DeclaredOnly bool          // the file's demand, sizes and capacities rule, whatever is measured
 	Headroom     float64       // share of each pool's capacity that plans leave free

@@ -12,6 +12,7 @@ type Status string
 // The statuses of a plan.
 const (
 	Optimal  Status = "Optimal"  // all demand is routed at the least cost
+	Routed   Status = "Routed"   // all demand is routed, by a policy that does not look for the least cost
 	Shedding Status = "Shedding" // capacity is short: part of the demand is refused
 	Held     Status = "Held"     // no new plan could be made; this is the last good one
 )
@@ -21,6 +22,7 @@ const (
 type Plan struct {
 	Status      Status     `json:"status"`
 	Why         string     `json:"why"`
+	Policy      string     `json:"policy"`      // that made it; empty: by a Weir that knew one only
 	MeanSeconds float64    `json:"meanSeconds"` // network + engine over admitted traffic
 	Routes      []Route    `json:"routes"`      // by front-end, then class
 	Pools       []PoolPlan `json:"pools"`       // by ID

@@ -161,7 +161,8 @@ func (p *problems) previous(plan *fleet.Plan) {
 func (r *routing) check(plan *fleet.Plan) error {
 	var p problems
 	for i, pool := range r.model.pools {
-		if !(r.work[i] <= pool.capacity*(1+lp.Tolerance)+lp.Tolerance) {
+		full := pool.capacity*(1+lp.Tolerance) + lp.Tolerance
+		if !(r.work[i] <= full) && fleet.KeepsCapacity(plan.Policy) {
 			p.add("pool %s: %v engine-seconds per second of work: it has %v", pool.ID, r.work[i], pool.capacity)
 		}
 		got := &plan.Pools[i]

@@ -21,12 +21,12 @@ type routing struct {
 	shed   []float64   // RPS by stream
 	work   []float64   // engine-seconds per second by pool
 	relief []float64   // by pool: seconds per second that a pool twice as large would save; 0: not allowed
+	given  [][]float64 // by stream, by option: shares that a policy gives; nil: those of the rates
 }
 
-// read takes the routing from a solution of the program. Each stream's rates are
-// cleared of rounding and add up to what is admitted.
-func (p *program) read(s *lp.Solution) *routing {
-	m := p.model
+// newRouting routes nothing yet. What is asked of classes without a ready engine is
+// refused.
+func newRouting(m *model) *routing {
 	r := &routing{
 		model:  m,
 		rps:    make([][]float64, len(m.streams)),
@@ -34,11 +34,22 @@ func (p *program) read(s *lp.Solution) *routing {
 		shed:   make([]float64, len(m.streams)),
 		work:   make([]float64, len(m.pools)),
 		relief: make([]float64, len(m.pools)),
+		given:  make([][]float64, len(m.streams)),
 	}
 	for i, st := range m.streams {
 		r.rps[i] = make([]float64, len(st.options))
 		r.demand[i] = st.demand
+		if !st.class.ready() {
+			r.shed[i] = st.demand
+		}
 	}
+	return r
+}
+
+// read takes the routing from a solution of the program. Each stream's rates are
+// cleared of rounding and add up to what is admitted.
+func (p *program) read(s *lp.Solution) *routing {
+	r := newRouting(p.model)
 	for _, c := range p.doubts {
 		if left := s.X[c.column]; left > dust*r.demand[c.stream] {
 			r.demand[c.stream] -= left
@@ -51,11 +62,11 @@ func (p *program) read(s *lp.Solution) *routing {
 		r.shed[c.stream] += s.X[c.column]
 	}
 	for _, f := range p.fills {
-		if rise := -s.ReducedCosts[f.column]; rise > 0 && !m.pools[f.pool].capped {
+		if rise := -s.ReducedCosts[f.column]; rise > 0 && !p.model.pools[f.pool].capped {
 			r.relief[f.pool] += rise * p.Columns[f.column].Upper
 		}
 	}
-	for i := range m.streams {
+	for i := range p.model.streams {
 		r.settle(i)
 	}
 	r.load()
@@ -165,6 +176,9 @@ func (r *routing) route(i int) fleet.Route {
 // are any.
 func (r *routing) shares(i int) []float64 {
 	st := r.model.streams[i]
+	if r.given[i] != nil {
+		return r.given[i]
+	}
 	if st.idle() && st.class.ready() {
 		return r.idleShares(st)
 	}

@@ -254,7 +254,7 @@ func TestExtremeRates(t *testing.T) {
 
 func TestEmptyFleet(t *testing.T) {
 	plan := mustPlan(t, &fleet.State{Fleet: &fleet.Fleet{}})
-	if diff := cmp.Diff(&fleet.Plan{Status: fleet.Optimal}, plan, cmp.Transformer("nil", func(p []fleet.PoolPlan) int { return len(p) })); diff != "" {
+	if diff := cmp.Diff(&fleet.Plan{Status: fleet.Optimal, Policy: fleet.PolicyOptimal}, plan, cmp.Transformer("nil", func(p []fleet.PoolPlan) int { return len(p) })); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 }

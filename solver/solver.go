@@ -33,6 +33,7 @@ func Plan(s *fleet.State, solve Solve) (*fleet.Plan, error) {
 	r := p.read(solution)
 	r.refine()
 	plan := r.plan()
+	plan.Policy = fleet.PolicyOptimal
 	if err := r.check(plan); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}

@@ -28,7 +28,7 @@ func rps(plan *fleet.Plan) map[fleet.Stream]map[fleet.PoolID]float64 {
 func TestTalk(t *testing.T) {
 	got := mustPlan(t, talk())
 	want := &fleet.Plan{
-		Status: fleet.Optimal,
+		Status: fleet.Optimal, Policy: fleet.PolicyOptimal,
 		Routes: []fleet.Route{
 			{FrontEnd: "A", Class: "chat", DemandRps: 90, Shares: []fleet.Share{
 				{Pool: "A", Share: 1, Rps: 90, NetworkSeconds: 0.002, EngineSeconds: 0.245},
