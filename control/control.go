@@ -35,13 +35,14 @@ const (
 	maxEvents = 8192
 )
 
-// Config is what a loop works with. The functions are called by the goroutine of
-// Run alone, one at a time.
+// Config is what a loop works with. The functions but Plan are called by the goroutine
+// of Run alone, one at a time.
 type Config struct {
 	// State says what is believed now; the previous plan becomes part of it. Each
 	// call returns a state of its own.
 	State func(now time.Time, previous *fleet.Plan) *fleet.State
-	// Plan makes a plan of a state, and bounds its own time.
+	// Plan makes a plan of a state by the policy that stands in its options, and bounds
+	// its own time. It may be called once more while it is at work, for a shadow.
 	Plan func(*fleet.State) (*fleet.Plan, error)
 	// Publish tells the fleet. It is called each round, with an unchanged plan
 	// too, and must not change what it is given.
@@ -62,6 +63,9 @@ type Counters struct {
 	EventsDropped   atomic.Uint64 // the loop was too far behind to take them
 	RestoredDropped atomic.Uint64 // plans of an earlier process that made no sense
 	StartsUnprobed  atomic.Uint64 // first rounds before every engine was probed
+	ShadowsPlanned  atomic.Uint64 // plans of the second policy
+	ShadowsFailed   atomic.Uint64 // rounds in which it made none, or one that a guard refused
+	ShadowsSkipped  atomic.Uint64 // rounds in which it was still at an earlier one
 }
 
 // Loop is the control loop. [New] makes one, Run runs it once.
@@ -69,6 +73,7 @@ type Loop struct {
 	Counters Counters
 
 	events   chan event
+	shades   chan shade // what the shadow made; it is at one round at a time
 	latest   atomic.Pointer[fleet.Round]
 	planning prometheus.Histogram
 
@@ -78,6 +83,10 @@ type Loop struct {
 	planned     time.Time   // when it was made; zero: by an earlier process
 	restored    bool        // plan is of an earlier process
 	started     time.Time
+	policy      override     // of the fleet file's policy
+	shadowed    override     // of the fleet file's shadow
+	choice      fleet.Choice // of the last round
+	shadow      shadow
 	believed    *fleet.State // in the last round; nil: there was none
 	turn        *fleet.Turn  // the last one; nil: none
 	why         string       // why the last round had no new plan; empty: it had
@@ -92,7 +101,7 @@ type event struct {
 // New returns a loop. A restored plan that is not sound is dropped, with a
 // warning.
 func New(c Config) *Loop {
-	l := &Loop{config: c, events: make(chan event, maxEvents), planning: newPlanning()}
+	l := &Loop{config: c, events: make(chan event, maxEvents), shades: make(chan shade, 1), planning: newPlanning()}
 	if c.Restored == nil {
 		return l
 	}
@@ -143,6 +152,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		case e := <-l.events:
 			e.do(e.at)
+		case s := <-l.shades:
+			l.takeShade(s)
 		case <-ticker.C:
 			if next := l.round(); next != tick {
 				tick = next

@@ -18,7 +18,8 @@ const (
 )
 
 // guard says why a plan must not be published, or nil. It believes nothing about
-// how the plan was made. Messages hold no measured numbers, so that a reason that
+// how the plan was made; that it keeps to capacity is asked of the policies that promise
+// it. Messages hold no measured numbers, so that a reason that
 // lasts reads the same each round.
 func guard(s *fleet.State, p *fleet.Plan) error {
 	if p == nil {
@@ -28,7 +29,11 @@ func guard(s *fleet.State, p *fleet.Plan) error {
 		return err
 	}
 	j := newJudge(s, p)
-	return errors.Join(j.complete(), j.placed(), j.fits(), j.needed())
+	err := errors.Join(j.complete(), j.placed())
+	if fleet.KeepsCapacity(cmp.Or(s.Fleet.Options.Policy, fleet.PolicyOptimal)) {
+		err = errors.Join(err, j.fits(), j.needed())
+	}
+	return err
 }
 
 // sound says whether a plan makes sense by itself, for whatever fleet.

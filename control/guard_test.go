@@ -157,6 +157,103 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// What a policy does not promise, the guard does not ask of it; all else it does.
+func TestGuardAsksOfEachPolicyWhatItPromises(t *testing.T) {
+	overfull := func(p *fleet.Plan) {
+		p.Routes[1].DemandRps, p.Routes[1].Shares[0].Rps = 40, 40
+		p.Pools[3].Rps, p.Pools[3].Utilisation = 60, 2
+	}
+	sheds := func(p *fleet.Plan) {
+		p.Routes[1].ShedRps, p.Routes[1].Shares[0].Rps = 5, 5
+	}
+	for name, c := range map[string]struct {
+		policies []string
+		change   func(*fleet.Plan)
+		want     string // part of the error; empty: it passes
+	}{
+		"capacity, of those that promise it":   {[]string{"", fleet.PolicyOptimal, fleet.PolicyWaterfall}, overfull, "planned above"},
+		"capacity, of those that ignore it":    {[]string{fleet.PolicyLocal, fleet.PolicyNearest, fleet.PolicyEven, fleet.PolicyProportional}, overfull, ""},
+		"shedding last, of those that promise": {[]string{"", fleet.PolicyOptimal, fleet.PolicyWaterfall}, sheds, "sheds while"},
+		"sums, of all":                         {fleet.Policies(), func(p *fleet.Plan) { p.Routes[0].Shares[0].Share = 0.1 }, "sum to 1"},
+		"numbers, of all":                      {fleet.Policies(), func(p *fleet.Plan) { p.MeanSeconds = math.Inf(1) }, "mean latency"},
+		"eligibility, of all":                  {fleet.Policies(), func(p *fleet.Plan) { p.Routes[1].Shares[0].Pool = "abroad" }, "may not serve"},
+		"a route for each stream, of all":      {fleet.Policies(), func(p *fleet.Plan) { p.Routes = p.Routes[1:] }, "no route"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, policy := range c.policies {
+				s, p := guardState(), guardPlan()
+				s.Fleet.Options.Policy = policy
+				c.change(p)
+				err := guard(s, p)
+				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("policy %q: %v, want %q", policy, err, c.want)
+				}
+			}
+		})
+	}
+}
+
+// What passes the guard leaves nobody without an engine while one is ready: each pool
+// is published with all of its engines that are not known to be unready, and each
+// class has traffic for one of them.
+func TestGuardedPlansReachReadyEngines(t *testing.T) {
+	passed := 0
+	rapid.Check(t, func(t *rapid.T) {
+		s, p := guardState(), guardPlan()
+		s.Fleet.Options.Policy = rapid.SampledFrom(fleet.Policies()).Draw(t, "policy")
+		for i := range s.Fleet.Pools {
+			pool := &s.Fleet.Pools[i]
+			st := fleet.PoolState{Engines: map[fleet.EngineID]fleet.Readiness{}}
+			for _, e := range pool.Engines {
+				st.Engines[e] = fleet.Readiness(rapid.IntRange(0, 2).Draw(t, string(e)))
+			}
+			s.Pools[pool.ID] = st
+		}
+		for i := range p.Routes {
+			p.Routes[i].Shares = drawShares(t)
+		}
+		if guard(s, p) != nil {
+			return
+		}
+		passed++
+		for _, f := range s.Fleet.FrontEnds {
+			reachesReady(t, s, fleet.NewView(s, p, f.ID).Class("resident"))
+		}
+	})
+	if passed < 10 {
+		t.Errorf("%d plans passed: too few", passed)
+	}
+}
+
+// drawShares draws shares of far and near, one of which may have none.
+func drawShares(t *rapid.T) []fleet.Share {
+	far := rapid.SampledFrom([]float64{0, 0.25, 1}).Draw(t, "far")
+	var out []fleet.Share
+	for _, s := range []fleet.Share{{Pool: "far", Share: far}, {Pool: "near", Share: 1 - far}} {
+		if s.Share > 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func reachesReady(t *rapid.T, s *fleet.State, c *fleet.ViewClass) {
+	reached, ready := 0, 0
+	for _, p := range c.Pools {
+		engines := s.ReadyEngines(s.Fleet.Pool(p.ID))
+		if p.ReadyEngines() != engines {
+			t.Errorf("pool %s is published with %d ready engines, %d are", p.ID, p.ReadyEngines(), engines)
+		}
+		ready += engines
+		if p.Weight > 0 {
+			reached += engines
+		}
+	}
+	if reached == 0 && ready > 0 {
+		t.Errorf("traffic reaches no engine while %d are ready", ready)
+	}
+}
+
 func TestGuardWithoutAPlan(t *testing.T) {
 	if err := guard(guardState(), nil); err == nil {
 		t.Error("no plan at all passes")

@@ -16,6 +16,7 @@ func (l *Loop) RegisterMetrics(r prometheus.Registerer) error {
 		l.Counters.register(r),
 		r.Register(l.planning),
 		r.Register(planFigures{l.Latest}),
+		l.registerShadow(r),
 	)
 }
 
@@ -61,6 +62,7 @@ var (
 
 	roundAge    = figure("round_age_seconds", "Time since the last round began.")
 	planStatus  = figure("plan_status", "1 for the status of the plan in force.", "status")
+	planPolicy  = figure("policy", "1 for the policy that makes the plans.", "policy")
 	planAge     = figure("plan_age_seconds", "Time since the plan in force was made, unless by an earlier process.")
 	meanLatency = figure("mean_latency_seconds", "Network and engine time that the plan expects of a mean request.")
 	streams     = figure("streams", "Classes at front-ends, by how their demand is known.", "source")
@@ -85,7 +87,7 @@ func figure(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements [prometheus.Collector].
 func (planFigures) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		roundAge, planStatus, planAge, meanLatency, streams, demand, shed, planned, share,
+		roundAge, planStatus, planPolicy, planAge, meanLatency, streams, demand, shed, planned, share,
 		capacity, poolRps, utilisation, price, replicaGain, engines, health, factor,
 	} {
 		out <- d
@@ -101,6 +103,9 @@ func (f planFigures) Collect(out chan<- prometheus.Metric) {
 	g := gauges{out}
 	g.set(roundAge, time.Since(r.At).Seconds())
 	g.beliefs(r.State)
+	for _, policy := range fleet.Policies() {
+		g.is(planPolicy, policy, r.Choice.Policy.Name)
+	}
 	if r.Plan != nil {
 		if !r.Planned.IsZero() {
 			g.set(planAge, time.Since(r.Planned).Seconds())
@@ -117,6 +122,15 @@ type gauges struct{ out chan<- prometheus.Metric }
 
 func (g gauges) set(d *prometheus.Desc, value float64, labels ...string) {
 	g.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+// is sets 1 for the label that applies, and 0 for others.
+func (g gauges) is(d *prometheus.Desc, label, applies string) {
+	value := 0.0
+	if label == applies {
+		value = 1
+	}
+	g.set(d, value, label)
 }
 
 func (g gauges) beliefs(s *fleet.State) {
@@ -146,12 +160,8 @@ func (g gauges) pool(s *fleet.State, p *fleet.Pool) {
 }
 
 func (g gauges) plan(p *fleet.Plan) {
-	for _, status := range []fleet.Status{fleet.Optimal, fleet.Shedding, fleet.Held} {
-		is := 0.0
-		if p.Status == status {
-			is = 1
-		}
-		g.set(planStatus, is, string(status))
+	for _, status := range []fleet.Status{fleet.Optimal, fleet.Routed, fleet.Shedding, fleet.Held} {
+		g.is(planStatus, string(status), string(p.Status))
 	}
 	g.set(meanLatency, p.MeanSeconds)
 	for _, r := range p.Routes {

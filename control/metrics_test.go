@@ -81,6 +81,9 @@ func TestMetricsOfALoop(t *testing.T) {
 			{"plan_age_seconds", nil, time.Since(at).Seconds()},
 			{"plan_status", []string{"Optimal"}, 1},
 			{"plan_status", []string{"Held"}, 0},
+			{"plan_status", []string{"Routed"}, 0},
+			{"policy", []string{"optimal"}, 1},
+			{"policy", []string{"nearest"}, 0},
 			{"pool_engines", []string{"p", "ready"}, 2},
 			{"pool_engines", []string{"p", "unready"}, 0},
 			{"pool_health_ratio", []string{"p"}, 1},
@@ -137,6 +140,52 @@ func TestMetricsOfAPlan(t *testing.T) {
 	if v, ok := value(t, r, "plan_age_seconds"); ok {
 		t.Errorf("the age of a plan of an earlier process: %v, want none", v)
 	}
+}
+
+// The shadow's figures are those of its last plan, and gone when it has none.
+func TestMetricsOfAShadow(t *testing.T) {
+	l := New(testConfig())
+	r := registered(t, l)
+	for _, name := range []string{"mean_latency_difference_seconds", "moved_ratio"} {
+		if v, ok := shadowValue(t, r, name); ok {
+			t.Errorf("%s without a shadow: %v, want none", name, v)
+		}
+	}
+	l.Counters.ShadowsPlanned.Store(3)
+	l.Counters.ShadowsFailed.Store(2)
+	l.Counters.ShadowsSkipped.Store(1)
+	l.latest.Store(&fleet.Round{Shadow: &fleet.Shadow{
+		Policy:     fleet.PolicyNearest,
+		Difference: &fleet.Difference{MeanSeconds: -0.002, MovedRatio: 0.08, ShedRps: -5, MaxUtilisation: 1.2},
+	}})
+	lint(t, r)
+	for name, want := range map[string]float64{
+		"mean_latency_difference_seconds": -0.002, "moved_ratio": 0.08, "shed_difference_rps": -5, "max_utilisation_ratio": 1.2,
+		"plans_total": 3, "failed_total": 2, "skipped_total": 1,
+	} {
+		if got, ok := shadowValue(t, r, name); !ok || got != want {
+			t.Errorf("%s = %v (there: %v), want %v", name, got, ok, want)
+		}
+	}
+	l.latest.Store(&fleet.Round{Shadow: &fleet.Shadow{Policy: fleet.PolicyNearest, Why: "luckless"}})
+	if v, ok := shadowValue(t, r, "moved_ratio"); ok {
+		t.Errorf("of a plan that there is not: %v", v)
+	}
+}
+
+func shadowValue(t *testing.T, r *prometheus.Registry, name string) (v float64, ok bool) {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "weir_shadow_"+name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue(), true
+		}
+	}
+	return 0, false
 }
 
 // What is dropped or not waited for is counted.

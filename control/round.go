@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,15 +21,17 @@ func (l *Loop) round() time.Duration {
 	now := time.Now()
 	s := l.config.State(now, l.plan)
 	s.ElapsedSeconds = l.elapsedSeconds(now)
+	choice := l.choose(s)
 	plan := l.decide(now, s)
 	l.noteTurn(now, s, plan)
 	if plan != nil {
 		l.publish(s, plan)
 		l.plan = plan
 	}
+	l.castShadow(now, s, plan)
 	l.latest.Store(&fleet.Round{
 		At: now, State: s, Plan: plan, Planned: l.planned,
-		Why: l.why, Unpublished: l.unpublished, Turn: l.turn,
+		Why: l.why, Unpublished: l.unpublished, Turn: l.turn, Choice: choice, Shadow: l.shadow.last,
 	})
 	return cmp.Or(max(0, s.Fleet.Options.Tick), DefaultTick)
 }
@@ -100,19 +101,22 @@ func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
 	l.planning.Observe(time.Since(began).Seconds())
 	if err != nil {
 		l.Counters.PlansFailed.Add(1)
-		return nil, fmt.Errorf("planning failed: %w", err)
+		return nil, failed(s.Fleet.Options.Policy, "planning failed", err)
 	}
 	if err := guard(s, plan); err != nil {
 		l.Counters.PlansRefused.Add(1)
-		return nil, fmt.Errorf("plan refused: %w", err)
+		return nil, failed(s.Fleet.Options.Policy, "plan refused", err)
 	}
 	return plan, nil
 }
 
-// stillHolds says whether the restored plan is worth waiting with: every stream has
-// its route, every share a pool that may serve it and is ready, and nobody is refused
-// for a shortage that may be over.
+// stillHolds says whether the restored plan is worth waiting with: the policy in force
+// made it, every stream has its route, every share a pool that may serve it and is
+// ready, and nobody is refused for a shortage that may be over.
 func (l *Loop) stillHolds(s *fleet.State) bool {
+	if l.plan.Policy != "" && l.plan.Policy != s.Fleet.Options.Policy {
+		return false
+	}
 	j := newJudge(s, l.plan)
 	for i := range l.plan.Routes {
 		if r := &l.plan.Routes[i]; r.ShedRps > 0 || !j.reaches(r) {

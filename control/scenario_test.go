@@ -31,12 +31,16 @@ var update = flag.Bool("update", false, "rewrite what the scenarios want; commit
 //
 //	start                      start the loop
 //	restored POOL:SHARE …      start with a plan of an earlier process
+//	restored-by POLICY POOL:SHARE …
 //	advance 2s                 let time pass
 //	demand 90 [declared]       what chat's clients at A ask for
 //	engine p1 ready|unready|unknown
 //	planner ok|fails WORD|…    how plans are made; see world.makePlan
 //	publisher ok|fails WORD
 //	tick 5s                    change the fleet's tick
+//	file policy|shadow NAME    change the fleet's policy or its shadow
+//	choose policy|shadow NAME  as an operator does at run time; of a shadow also none
+//	show                       print the policies and what the shadow made
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -79,7 +83,7 @@ type world struct {
 	publisher []string
 	restored  *fleet.Plan
 	post      func(func(time.Time)) bool
-	counters  *Counters
+	loop      *Loop
 }
 
 var stream = fleet.Stream{FrontEnd: "A", Class: "chat"}
@@ -116,8 +120,10 @@ func play(t *testing.T, script string) string {
 			continue
 		case words[0] == "start":
 			l := New(w.config())
-			w.post, w.counters, running = l.Post, &l.Counters, true
+			w.post, w.loop, running = l.Post, l, true
 			go func() { done <- l.Run(ctx) }()
+		case words[0] == "choose":
+			w.choose(t, words[1], words[2])
 		case words[0] == "advance":
 			d, err := time.ParseDuration(words[1])
 			if err != nil {
@@ -161,14 +167,49 @@ func (w *world) do(t *testing.T, words []string) {
 		next := w.fleet
 		next.Options.Tick, err = time.ParseDuration(words[1])
 		w.fleet = next
+	case "file":
+		next := w.fleet
+		*map[string]*string{"policy": &next.Options.Policy, "shadow": &next.Options.Shadow}[words[1]] = words[2]
+		w.fleet = next
+	case "show":
+		w.show()
 	case "restored":
 		w.restored, err = restoredPlan(words[1:])
+	case "restored-by":
+		if w.restored, err = restoredPlan(words[2:]); err == nil {
+			w.restored.Policy = words[1]
+		}
 	default:
 		err = errors.New("unknown command")
 	}
 	if err != nil {
 		t.Errorf("%q: %v", words, err)
 	}
+}
+
+func (w *world) choose(t *testing.T, which, name string) {
+	if name == "none" {
+		name = ""
+	}
+	policy, shadow := &name, (*string)(nil)
+	if which == "shadow" {
+		policy, shadow = shadow, policy
+	}
+	if _, err := w.loop.Choose(policy, shadow); err != nil {
+		t.Errorf("choose %s %s: %v", which, name, err)
+	}
+}
+
+func (w *world) show() {
+	r := w.loop.Latest()
+	w.printf("policy %+v, shadow %+v", r.Choice.Policy, r.Choice.Shadow)
+	if sh := r.Shadow; sh != nil {
+		fmt.Fprintf(&w.out, ": %s of %.1fs %q", sh.Policy, sh.At.Sub(w.start).Seconds(), sh.Why)
+		if sh.Difference != nil {
+			fmt.Fprintf(&w.out, " %+v", *sh.Difference)
+		}
+	}
+	w.out.WriteByte('\n')
 }
 
 func restoredPlan(shares []string) (*fleet.Plan, error) {
@@ -208,18 +249,29 @@ func (w *world) state(_ time.Time, previous *fleet.Plan) *fleet.State {
 	return s
 }
 
-// makePlan fills p, then q, then sheds; or does what the script says is wrong.
+// makePlan fills p, then q, then sheds; policy nearest fills p alone, for ever. Or it
+// does what the script says is wrong, with one policy if it names it.
 func (w *world) makePlan(s *fleet.State) (*fleet.Plan, error) {
-	if w.planner[0] == "fails" {
-		return nil, errors.New(w.planner[1])
+	policy, planner := s.Fleet.Options.Policy, w.planner
+	if len(planner) > 2 && planner[2] != policy {
+		planner = []string{"ok"}
 	}
-	plan := &fleet.Plan{Status: fleet.Optimal}
+	switch planner[0] {
+	case "fails":
+		return nil, errors.New(planner[1])
+	case "panics":
+		panic(planner[1])
+	}
+	plan := &fleet.Plan{Status: fleet.Optimal, Policy: policy}
 	r := fleet.Route{FrontEnd: stream.FrontEnd, Class: stream.Class, DemandRps: max(s.Demand[stream].Rps, 0.01)}
 	left := r.DemandRps
 	for i := range s.Fleet.Pools {
 		p := &s.Fleet.Pools[i]
 		capacity := 50 * s.Replicas(p)
 		rps := min(left, capacity)
+		if policy == fleet.PolicyNearest && i == 0 {
+			rps = left
+		}
 		left -= rps
 		if rps > 0 {
 			r.Shares = append(r.Shares, fleet.Share{Pool: p.ID, Rps: rps})
@@ -241,7 +293,7 @@ func (w *world) makePlan(s *fleet.State) (*fleet.Plan, error) {
 		}
 	}
 	plan.Routes = []fleet.Route{r}
-	if w.planner[0] == "shifts" { // the shares sum to more than 1
+	if planner[0] == "shifts" { // the shares sum to more than 1
 		plan.Routes[0].Shares[0].Share += 0.5
 	}
 	return plan, nil
@@ -274,9 +326,12 @@ func (w *world) printf(format string, args ...any) {
 }
 
 func (w *world) printCounters() {
-	c := w.counters
+	c := &w.loop.Counters
 	fmt.Fprintf(&w.out, "%d rounds: %d failed, %d refused, %d held, %d empty, %d publish errors\n", c.Rounds.Load(),
 		c.PlansFailed.Load(), c.PlansRefused.Load(), c.RoundsHeld.Load(), c.RoundsEmpty.Load(), c.PublishErrors.Load())
+	if planned, failed, skipped := c.ShadowsPlanned.Load(), c.ShadowsFailed.Load(), c.ShadowsSkipped.Load(); planned+failed+skipped > 0 {
+		fmt.Fprintf(&w.out, "shadow: %d planned, %d failed, %d skipped\n", planned, failed, skipped)
+	}
 }
 
 // logger prints entries between the publications.

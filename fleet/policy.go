@@ -1,6 +1,11 @@
 package fleet
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // The policies: how a plan is made. docs/MODEL.md says what each does, and what it
 // is there for.
@@ -23,6 +28,14 @@ func Policies() []string {
 // for whatever comes.
 func KeepsCapacity(policy string) bool {
 	return policy == PolicyOptimal || policy == PolicyWaterfall
+}
+
+// KnownPolicy says what is wrong with the name of a policy, nil if nothing.
+func KnownPolicy(name string) error {
+	if !slices.Contains(Policies(), name) {
+		return fmt.Errorf("there is no policy %.100q: name one of %s", name, strings.Join(Policies(), ", "))
+	}
+	return nil
 }
 
 // Choice is which policies a control plane works with.

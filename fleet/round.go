@@ -12,6 +12,8 @@ type Round struct {
 	Why         string    // why the round made no new plan; empty: it made one
 	Unpublished string    // why the fleet could not be told; empty: it was
 	Turn        *Turn     // the last one; nil: none since the process began
+	Choice      Choice    // of policies
+	Shadow      *Shadow   // what the second policy did last; nil: nothing yet, or there is none
 }
 
 // Turn is a change of plan that people notice: traffic moved, or the status changed.
