@@ -107,7 +107,7 @@ func TestEverything(t *testing.T) {
 			{FrontEnd: "west", Pool: "fast"}: 0.09, {FrontEnd: "west", Pool: "spare"}: 0.09,
 		}},
 		Options: fleet.Options{
-			Policy: "optimal", Tick: 5 * time.Second, DeclaredOnly: true, Headroom: 0.125, ChurnSeconds: 0.002, ChurnHalving: time.Minute, MinShare: 0.01,
+			Policy: "waterfall", Shadow: "optimal", Tick: 5 * time.Second, DeclaredOnly: true, Headroom: 0.125, ChurnSeconds: 0.002, ChurnHalving: time.Minute, MinShare: 0.01,
 			BodyLimit: 8 << 20, Idle: 90 * time.Second, Unreadable: "rest", RetryPercent: 20, RetryFloor: 3, HealthPath: "/healthz",
 		},
 	}
@@ -237,3 +237,22 @@ classes:
     match: [{model: m}]
 network: {default: 5ms}
 `
+
+func TestPolicies(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"{}":                                     {"optimal", ""},
+		"{policy: nearest}":                      {"nearest", ""},
+		"{policy: local, shadow: proportional}":  {"local", "proportional"},
+		"{policy: even, shadow: none}":           {"even", ""},
+		"{policy: waterfall, shadow: waterfall}": {"waterfall", "waterfall"},
+	} {
+		f, err := Parse("fleet.yaml", []byte(minimal+"options: "+text+"\n"))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := [2]string{f.Options.Policy, f.Options.Shadow}; got != want {
+			t.Errorf("%s: policy and shadow %q, want %q", text, got, want)
+		}
+	}
+}

@@ -5,10 +5,11 @@ import (
 )
 
 func (r *reader) options(n node) {
-	m := n.mapping("policy", "tick", "demand", "headroom", "churn", "churnHalving", "minShare", "bodyLimit", "idle", "unreadable",
+	m := n.mapping("policy", "shadow", "tick", "demand", "headroom", "churn", "churnHalving", "minShare", "bodyLimit", "idle", "unreadable",
 		"retryPercent", "retryFloor", "healthPath")
 	r.fleet.Options = fleet.Options{
-		Policy:       m.at("policy").oneOf(defaultPolicy, defaultPolicy),
+		Policy:       m.at("policy").oneOf(fleet.PolicyOptimal, fleet.Policies()...),
+		Shadow:       shadow(m.at("shadow")),
 		Tick:         m.at("tick").duration(defaultTick, minTick, maxTick),
 		DeclaredOnly: m.at("demand").oneOf("measured", "measured", "declared") == "declared",
 		Headroom:     m.at("headroom").fraction(defaultHeadroomPercent, 100),
@@ -25,6 +26,14 @@ func (r *reader) options(n node) {
 	if path := m.at("healthPath"); path.present() {
 		r.fleet.Options.HealthPath = requestPath(path)
 	}
+}
+
+// shadow reads the policy that plans beside the one in force; none is no policy.
+func shadow(n node) string {
+	if name := n.oneOf(noPolicy, append(fleet.Policies(), noPolicy)...); name != noPolicy {
+		return name
+	}
+	return ""
 }
 
 // fraction reads a percentage below a bound as a fraction of 1.
