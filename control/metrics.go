@@ -111,10 +111,7 @@ func (f planFigures) Collect(out chan<- prometheus.Metric) {
 			g.set(planAge, time.Since(r.Planned).Seconds())
 		}
 		g.plan(r.Plan)
-		for i := range r.Plan.Pools {
-			q := &r.Plan.Pools[i]
-			g.set(replicaGain, r.State.ReplicaGain(q), string(q.Pool))
-		}
+		g.worth(r.State, r.Plan)
 	}
 }
 
@@ -175,6 +172,18 @@ func (g gauges) plan(p *fleet.Plan) {
 		g.set(capacity, q.CapacityRps, string(q.Pool))
 		g.set(poolRps, q.Rps, string(q.Pool))
 		g.set(utilisation, q.Utilisation, string(q.Pool))
+	}
+}
+
+// worth shows what capacity is worth. Only the optimum knows: of other policies' plans
+// it is absent, not 0.
+func (g gauges) worth(s *fleet.State, p *fleet.Plan) {
+	if p.Policy != "" && p.Policy != fleet.PolicyOptimal {
+		return
+	}
+	for i := range p.Pools {
+		q := &p.Pools[i]
 		g.set(price, q.PriceSeconds, string(q.Pool))
+		g.set(replicaGain, s.ReplicaGain(q), string(q.Pool))
 	}
 }

@@ -137,6 +137,16 @@ func TestMetricsOfAPlan(t *testing.T) {
 			t.Errorf("%s%v = %v (there: %v), want %v", c.name, c.labels, got, ok, c.want)
 		}
 	}
+	other := *l.latest.Load().Plan
+	other.Policy = fleet.PolicyNearest
+	round := *l.latest.Load()
+	round.Plan = &other
+	l.latest.Store(&round)
+	for _, name := range []string{"pool_price_seconds", "pool_replica_gain_requests"} {
+		if v, ok := value(t, r, name, "p"); ok {
+			t.Errorf("%s of a plan by a policy that knows none: %v", name, v)
+		}
+	}
 	if v, ok := value(t, r, "plan_age_seconds"); ok {
 		t.Errorf("the age of a plan of an earlier process: %v, want none", v)
 	}

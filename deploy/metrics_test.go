@@ -23,7 +23,10 @@ import (
 // and labels.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	s := start(t, stage.Options{FleetFile: talk})
+	shadowed := func(text string) string {
+		return strings.Replace(text, "\noptions:\n", "\noptions:\n  shadow: nearest\n", 1)
+	}
+	s := start(t, stage.Options{FleetFile: talk, Edit: shadowed})
 	caller := newCaller(t, s, "B")
 	caller.send(40)
 	call := chatCall(s.URL("B"), "usage") // TBT is measured of answers that say their tokens
