@@ -9,7 +9,8 @@ type Summary struct {
 	MaxUtilisation float64 `json:"maxUtilisation"` // of the fullest pool; above 1: requests wait ever longer
 	ShedRps        float64 `json:"shedRps"`
 	AwayRatio      float64 `json:"awayRatio"` // part of the admitted traffic that does not go to the nearest pool
-	Why            string  `json:"why"`       // as the plan has it; where there is none, why not
+	Why            string  `json:"why"`       // as the plan has it
+	Error          string  `json:"error"`     // why there is no plan; empty: there is one
 }
 
 // Summarise sums up a plan of a state.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,21 +21,44 @@ const solveLimit = 5 * time.Second
 
 func solve(p *lp.Program) (*lp.Solution, error) { return clp.Solve(p, solveLimit) }
 
-func makePlan(s *fleet.State) (*fleet.Plan, error) { return solver.Plan(s, solve) }
+// makePlan plans a state by the policy that stands in its options.
+func makePlan(s *fleet.State) (*fleet.Plan, error) {
+	name := cmp.Or(s.Fleet.Options.Policy, fleet.PolicyOptimal)
+	deadline := time.Now().Add(solveLimit) // of all that one policy solves for one plan
+	policy := solver.Policies(func(p *lp.Program) (*lp.Solution, error) {
+		return clp.Solve(p, time.Until(deadline))
+	})[name]
+	if policy == nil {
+		return nil, fleet.KnownPolicy(name)
+	}
+	return policy(s)
+}
 
 func newPlan() *cobra.Command {
+	var policy string
+	var compare bool
 	c := &cobra.Command{
 		Use:   "plan FILE|-",
 		Short: "Plan a fleet offline, from its declared demand",
 		Args:  args("FILE"),
 	}
 	format := outputFlag(c)
+	c.Flags().StringVar(&policy, "policy", "", "plan by `NAME` and not as the file says: "+strings.Join(fleet.Policies(), ", "))
+	c.Flags().BoolVar(&compare, "compare", false, "show what all policies make of it, side by side")
+	c.MarkFlagsMutuallyExclusive("policy", "compare")
 	c.RunE = func(c *cobra.Command, a []string) error {
+		if policy != "" && fleet.KnownPolicy(policy) != nil {
+			return usage("--policy: %w", fleet.KnownPolicy(policy))
+		}
 		f, _, err := loadFleet(c, a[0])
 		if err != nil {
 			return err
 		}
-		plan, err := makePlan(fleet.Declared(f))
+		if compare {
+			rows := comparePolicies(f)
+			return show(c.OutOrStdout(), *format, rows, func(w *tabwriter.Writer) { compareTable(w, rows) })
+		}
+		_, plan, err := planOffline(f, cmp.Or(policy, f.Options.Policy))
 		if err != nil {
 			return err
 		}
@@ -43,7 +68,7 @@ func newPlan() *cobra.Command {
 }
 
 func planTable(w *tabwriter.Writer, p *fleet.Plan) {
-	row(w, "%s: mean latency %s%s", p.Status, ms(p.MeanSeconds), because(p.Why))
+	row(w, "%s: mean latency %s%s", decided(p.Status, p.Policy), ms(p.MeanSeconds), because(p.Why))
 	row(w, "\nFRONT-END\tCLASS\tDEMAND\tSHED\tPOOL\tSHARE\tRPS\tNETWORK\tENGINE")
 	for _, r := range p.Routes {
 		head := fmt.Sprintf("%s\t%s\t%.2f\t%.2f", r.FrontEnd, r.Class, r.DemandRps, r.ShedRps)
@@ -57,9 +82,16 @@ func planTable(w *tabwriter.Writer, p *fleet.Plan) {
 	}
 	row(w, "\nPOOL\tCAPACITY\tRPS\tUTILISATION\tPRICE")
 	for _, q := range p.Pools {
-		row(w, "%s\t%.2f\t%.2f\t%.1f%%\t%.4f s", q.Pool, q.CapacityRps, q.Rps, 100*q.Utilisation, q.PriceSeconds)
+		row(w, "%s\t%.2f\t%.2f\t%.1f%%\t%s", q.Pool, q.CapacityRps, q.Rps, 100*q.Utilisation, priceOf(p, &q))
 	}
 	row(w, "\n%s", legend)
+}
+
+func priceOf(p *fleet.Plan, q *fleet.PoolPlan) string {
+	if p.Policy != fleet.PolicyOptimal {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f s", q.PriceSeconds)
 }
 
 // legend explains the columns that do not speak for themselves.
@@ -67,7 +99,15 @@ const legend = `NETWORK      round trip
 ENGINE       TTFT of an idle engine and queueing; of decoding only what a faster pool would save
 CAPACITY     RPS that may be planned for, of this mix of requests, with the headroom taken off
 UTILISATION  of that capacity
-PRICE        what one more RPS of capacity would save, in request-seconds a second; while requests are shed, it says only where capacity is short`
+PRICE        what one more RPS of capacity would save, in request-seconds a second; while requests are shed, it says only where capacity is short; -: of policy optimal alone it is known`
+
+// decided says how a plan came about; the default policy goes without saying.
+func decided(status fleet.Status, policy string) string {
+	if policy == "" || policy == fleet.PolicyOptimal {
+		return string(status)
+	}
+	return fmt.Sprintf("%s, policy %s", status, policy)
+}
 
 func because(why string) string {
 	if why == "" {
