@@ -8,6 +8,8 @@ type Reading struct {
 	Value float64
 	At    time.Time // when it was read; zero: never
 	Stale bool      // nothing newer could be had, or it cannot be true any more
+	// StdErr is that of a mean; what was read once has none.
+	StdErr StdErr
 }
 
 // Known says whether there is a value at all.
@@ -15,6 +17,13 @@ func (r Reading) Known() bool { return !r.At.IsZero() }
 
 // Fresh says whether the value can be acted on.
 func (r Reading) Fresh() bool { return r.Known() && !r.Stale }
+
+// StdErr is how far chance takes a mean from what it estimates: one standard error,
+// in the unit of the mean. The zero StdErr is unknown: never a zero.
+type StdErr struct {
+	Value float64
+	Known bool
+}
 
 // EngineSignals are what an engine tells of itself on its metrics page.
 type EngineSignals struct {
@@ -27,13 +36,21 @@ type EngineSignals struct {
 	Why         string  // why nothing newer is known; empty: it is
 }
 
+// EngineSeen is how fast an engine is as front-ends see it, over the last seconds.
+type EngineSeen struct {
+	TTFTSeconds Reading // mean, the network taken off
+	TBTSeconds  Reading // mean
+}
+
 // PoolSignals are what is believed of a pool beside the readiness of its engines.
 type PoolSignals struct {
-	Engines map[EngineID]EngineSignals
+	Engines map[EngineID]EngineSignals // a missing engine's metrics were not asked for
+	Seen    map[EngineID]EngineSeen    // a missing engine has not been seen lately
 	// Load is the work that each ready replica is sent, in engine-seconds per second
 	// by the profile: 1 is what the profile promises.
 	Load         Reading
 	TTFTSeconds  Reading // mean, as front-ends see it, the network taken off
+	TBTSeconds   Reading // mean, as front-ends see it
 	FactorReason string  // why the capacity factor is not 1; empty: it is
 }
 
@@ -43,6 +60,9 @@ type TokenBelief struct {
 	Requests  float64 // measured, decayed
 	Estimated float64 // those of them that were estimated from bytes
 	Cached    float64 // tokens of the mean prompt that were in an engine's cache
+	At        time.Time
+	// What chance does to the mean, tokens.
+	PromptStdErr, OutputStdErr StdErr
 }
 
 // TokensOf is the size of a mean request of a class: measured, else as declared.

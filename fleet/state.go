@@ -12,6 +12,7 @@ type State struct {
 	// NetworkNoise holds the standard errors of Network, seconds; a missing link's is
 	// not known.
 	NetworkNoise map[Link]float64
+	NetworkAt    map[Link]time.Time      // when Network was last measured
 	Tokens       map[ClassID]TokenBelief // measured sizes of requests; a missing class has its declared one
 	Previous     *Plan                   // nil: none
 	// ElapsedSeconds is the time since the previous plan was made; 0: not known.
@@ -28,6 +29,9 @@ type Stream struct {
 type Demand struct {
 	Rps    float64
 	Source Source
+	At     time.Time // when it was last told; zero: it is declared
+	// StdErrRps is what chance does to Rps: how many requests come in a moment.
+	StdErrRps StdErr
 	// DoubtRps is by how much Rps may be too high for want of time to measure it
 	// in. Nothing is refused for the sake of demand that is in doubt.
 	DoubtRps float64

@@ -19,30 +19,13 @@ const (
 // burden is what a pool was sent and how it answered, as front-ends saw it.
 type burden struct {
 	issued map[fleet.ClassID]*decayed
-	ttft   times
-	// unused are the times since the factor last moved by them. Those before tell of
+	seen   seen
+	// unused are first tokens since the factor last moved by them. Those before tell of
 	// the pool as it was: in their mean a queue would last long after it has gone.
-	unused times
+	unused average
 	used   time.Time
 	factor factor
 	judged time.Time
-}
-
-// times are first tokens lately, without the network.
-type times struct{ number, seconds decayed }
-
-func (t *times) add(now time.Time, number, seconds float64) {
-	t.number.add(now, loadTau, number)
-	t.seconds.add(now, loadTau, seconds)
-}
-
-// mean is unknown where there are too few.
-func (t *times) mean(now time.Time) fleet.Reading {
-	n := t.number.read(now, loadTau)
-	if n < 1 {
-		return fleet.Reading{}
-	}
-	return fleet.Reading{Value: t.seconds.read(now, loadTau) / n, At: t.number.at}
 }
 
 func newBurden() *burden { return &burden{issued: map[fleet.ClassID]*decayed{}} }
@@ -57,17 +40,13 @@ func (b *burden) observeIssued(now time.Time, interval time.Duration, class flee
 	b.issued[class].add(now, loadTau, float64(n))
 }
 
-// observeTTFT takes first tokens that were network seconds away, all of them after
-// that time.
-func (b *burden) observeTTFT(now, after time.Time, t *fleet.Buckets, network float64) {
-	n := float64(t.Count())
-	if n == 0 {
-		return
-	}
-	seconds := max(0, t.Sum-n*network)
-	b.ttft.add(now, n, seconds)
+// observe takes what a report says of an engine that is network seconds away, all of
+// it after that time.
+func (b *burden) observe(now, after time.Time, e *fleet.EngineLoad, network float64) {
+	b.seen.observe(now, loadTau, e, network)
 	if !after.Before(b.used) {
-		b.unused.add(now, n, seconds)
+		n, seconds := firstTokens(e, network)
+		b.unused.add(now, loadTau, n, seconds)
 	}
 }
 
@@ -95,11 +74,11 @@ func (b *burden) judge(now time.Time, p *fleet.Profile, st *fleet.PoolState, q q
 	if now.Sub(b.judged) >= factorEvery && st.Signals.Load.Known() {
 		b.judged = now
 		e := evidence{load: st.Signals.Load.Value, queue: q}
-		if ttft := b.unused.mean(now); ttft.Known() {
-			e.ttftSeconds, e.ttftSamples = ttft.Value, b.unused.number.read(now, loadTau)
+		if ttft := b.unused.read(now, loadTau); ttft.items >= 1 {
+			e.ttftSeconds, e.ttftSamples = ttft.mean, ttft.items
 		}
 		if b.factor.observe(p, e) {
-			b.unused, b.used = times{}, now
+			b.unused, b.used = average{}, now
 		}
 	}
 	st.CapacityFactor = b.factor.value

@@ -2,6 +2,7 @@ package signals
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -79,11 +80,13 @@ func (f *frontEnd) find(id string) (int, bool) {
 	})
 }
 
-func (n *node) heard() time.Time {
-	if n.extProc.heard.After(n.envoy.heard) {
-		return n.extProc.heard
+func (n *node) heard() time.Time { return latest(n.extProc.heard, n.envoy.heard) }
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	return n.envoy.heard
+	return b
 }
 
 func (n *node) client(role fleet.Role) *client {
@@ -135,25 +138,30 @@ func (c *client) fresh(frontEnd time.Time) bool {
 // that asking again changes nothing.
 func (f *frontEnd) demand(class fleet.ClassID) (fleet.Demand, bool) {
 	var counted, standIns, arrivals, issued []*window
+	var at time.Time
 	for _, n := range f.nodes {
 		switch {
 		case n.extProc.fresh(f.heard) && !n.bypassed(class):
+			at = latest(at, n.extProc.heard)
 			counted = n.extProc.collect(counted, class)
 			if n.paired() {
 				arrivals = n.extProc.collect(arrivals, class)
 				issued = n.envoy.collect(issued, class)
 			}
 		case n.envoy.fresh(f.heard):
+			at = latest(at, n.envoy.heard)
 			standIns = n.envoy.collect(standIns, class)
 		}
 	}
-	d := fleet.Demand{Rps: level(counted), Source: fleet.SourceArrivals}
-	d.DoubtRps = doubt(counted)
+	d := fleet.Demand{Rps: level(counted), Source: fleet.SourceArrivals, At: at}
+	d.DoubtRps, d.StdErrRps = doubt(counted), noise(counted)
 	f.correct(class, mean(arrivals), level(issued))
 	if len(standIns) > 0 {
 		correction := cmp.Or(f.correction[class], 1)
 		d.Rps += level(standIns) * correction
 		d.DoubtRps += doubt(standIns) * correction
+		more := noise(standIns)
+		d.StdErrRps = fleet.StdErr{Value: math.Hypot(d.StdErrRps.Value, correction*more.Value), Known: more.Known}
 		d.Source = fleet.SourceEnvoy
 	}
 	return d, len(counted)+len(standIns) > 0

@@ -6,23 +6,22 @@ import (
 	"weir/fleet"
 )
 
-// Round trips are probed every few seconds; the way to a region does not change
-// from one to the next.
-const roundTripTau = 30 * time.Second
+const (
+	// Round trips are probed every few seconds; the way to a region does not change
+	// from one to the next.
+	roundTripTau = 30 * time.Second
+	// leastTrips are left of a probe after a little more than a minute.
+	leastTrips = 0.1
+)
 
 // distance is the measured round trip of a link.
-type distance struct{ count, seconds decayed }
+type distance struct{ average }
 
 func (d *distance) observe(now time.Time, r fleet.RoundTrip) {
-	d.count.add(now, roundTripTau, float64(r.Count))
-	d.seconds.add(now, roundTripTau, r.Seconds)
+	d.add(now, roundTripTau, float64(r.Count), r.Seconds)
 }
 
-// mean is in seconds; false means that nothing was measured lately.
-func (d *distance) mean(now time.Time) (float64, bool) {
-	n := d.count.read(now, roundTripTau)
-	if n < 0.1 { // the last probe is over a minute old
-		return 0, false
-	}
-	return d.seconds.read(now, roundTripTau) / n, true
+// seconds is unknown if nothing was measured lately.
+func (d *distance) seconds(now time.Time) fleet.Reading {
+	return d.read(now, roundTripTau).reading(leastTrips)
 }

@@ -20,12 +20,13 @@ type pool struct {
 	burden   *burden
 }
 
-// engine is what its probes said.
+// engine is what its probes, its pages and those whom it served say of it.
 type engine struct {
 	verdict fleet.Readiness
 	against int  // probes in a row that contradict the verdict
 	silent  bool // the last probe had no answer
 	told    told
+	seen    seen
 }
 
 func (e *engine) observe(p Probe) {

@@ -59,9 +59,14 @@ func (t *Tracker) observePool(now time.Time, r *fleet.LoadReport, class fleet.Cl
 	after := now.Add(-r.Interval - reportLag)
 	for i := range l.Engines {
 		e := &l.Engines[i]
-		p.burden.observeTTFT(now, after, &e.TTFT, network)
-		if told := p.engines[e.Engine]; told != nil && e.Outcomes[fleet.Answered] > 0 {
-			told.told.answered(after)
+		p.burden.observe(now, after, e, network)
+		known := p.engines[e.Engine]
+		if known == nil {
+			continue
+		}
+		known.seen.observe(now, seenTau, e, network)
+		if e.Outcomes[fleet.Answered] > 0 {
+			known.told.answered(after)
 		}
 	}
 }
@@ -70,8 +75,8 @@ func (t *Tracker) observePool(now time.Time, r *fleet.LoadReport, class fleet.Cl
 // whichever of the two plans go by.
 func (t *Tracker) roundTrip(now time.Time, l fleet.Link) float64 {
 	if d := t.distances[l]; d != nil {
-		if seconds, ok := d.mean(now); ok {
-			return seconds
+		if r := d.seconds(now); r.Known() {
+			return r.Value
 		}
 	}
 	return t.fleet.Network.RoundTripSeconds[l]
@@ -88,8 +93,13 @@ func (t *Tracker) measured(now time.Time, s *fleet.State) {
 		}
 	}
 	for l, d := range t.distances {
-		if seconds, ok := d.mean(now); ok {
-			s.Network[l] = seconds
+		r := d.seconds(now)
+		if !r.Known() {
+			continue
+		}
+		s.Network[l], s.NetworkAt[l] = r.Value, r.At
+		if r.StdErr.Known {
+			s.NetworkNoise[l] = r.StdErr.Value
 		}
 	}
 }
@@ -97,17 +107,19 @@ func (t *Tracker) measured(now time.Time, s *fleet.State) {
 // believe adds to a pool's state what its engines tell and how it serves, and lets
 // the evidence move its capacity factor.
 func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.PoolState) fleet.PoolState {
+	st.Signals.Engines = make(map[fleet.EngineID]fleet.EngineSignals, len(p.engines))
+	st.Signals.Seen = map[fleet.EngineID]fleet.EngineSeen{}
 	for id, e := range p.engines {
-		if e.told.last.At.IsZero() {
-			continue
+		if !e.told.last.At.IsZero() {
+			st.Signals.Engines[id] = e.told.signals(now)
 		}
-		if st.Signals.Engines == nil {
-			st.Signals.Engines = make(map[fleet.EngineID]fleet.EngineSignals, len(p.engines))
+		if lately := e.seen.signals(now, seenTau); lately != (fleet.EngineSeen{}) {
+			st.Signals.Seen[id] = lately
 		}
-		st.Signals.Engines[id] = e.told.signals(now)
 	}
 	st.Signals.Load = p.burden.load(now, s, of)
-	st.Signals.TTFTSeconds = p.burden.ttft.mean(now)
+	all := p.burden.seen.signals(now, loadTau)
+	st.Signals.TTFTSeconds, st.Signals.TBTSeconds = all.TTFTSeconds, all.TBTSeconds
 	if !s.Fleet.Options.DeclaredOnly {
 		p.burden.judge(now, &of.Profile, &st, p.queue(now))
 	}

@@ -228,3 +228,10 @@ func TestAQueueLowersTheFactor(t *testing.T) {
 		t.Errorf("factor %v because %q after the queue has settled, want 1", st.CapacityFactor, st.Signals.FactorReason)
 	}
 }
+
+// pageOf is a page that counted some first tokens since the one before.
+func pageOf(at time.Time, t *fleet.Buckets) scrape.Sample {
+	p := page(at, 0, at.Sub(epoch).Seconds())
+	p.Window.TTFT = dialect.Histogram{Count: dialect.Is(float64(t.Count())), Sum: dialect.Is(t.Sum)}
+	return p
+}

@@ -26,6 +26,12 @@
 // load reports show requests answered there within the last 5 s, engines that
 // were ready stay so, since it is the control plane that cannot reach them. An
 // engine that answers that it is not ready is believed, be it the last.
+//
+// # How far beliefs may be off
+//
+// Each mean comes with its standard error, measured by how what it rests on scatters.
+// That tells a difference from noise: between two pools for the optimizer, between an
+// engine and its pool for whoever looks for the odd one.
 package signals
 
 import (

@@ -1,6 +1,7 @@
 package signals
 
 import (
+	"math"
 	"time"
 
 	"weir/fleet"
@@ -19,33 +20,43 @@ const (
 
 // sizes sums the tokens of a class's requests.
 type sizes struct {
-	requests, estimated, prompt, output decayed
+	prompt, output average
+	estimated      decayed
 }
 
 func (s *sizes) observe(now time.Time, t fleet.TokenLoad) {
-	s.requests.add(now, tokensTau, float64(t.Requests))
+	s.prompt.add(now, tokensTau, float64(t.Requests), t.Prompt)
+	s.output.add(now, tokensTau, float64(t.Requests), t.Output)
 	s.estimated.add(now, tokensTau, float64(t.Estimated))
-	s.prompt.add(now, tokensTau, t.Prompt)
-	s.output.add(now, tokensTau, t.Output)
 }
 
 // belief blends what was measured with the declared size, or takes it alone where
 // nothing is declared and enough was measured. What rests mostly on estimates is not
 // believed.
 func (s *sizes) belief(now time.Time, prior fleet.Tokens) (fleet.TokenBelief, bool) {
-	n := s.requests.read(now, tokensTau)
-	b := fleet.TokenBelief{Requests: n, Estimated: s.estimated.read(now, tokensTau)}
 	prompt, output := s.prompt.read(now, tokensTau), s.output.read(now, tokensTau)
+	b := fleet.TokenBelief{Requests: prompt.items, Estimated: s.estimated.read(now, tokensTau), At: prompt.at}
+	measured := 1.0 // the part of what is believed
 	if prior != (fleet.Tokens{}) {
-		n += priorRequests
-		prompt += priorRequests * prior.Prompt
-		output += priorRequests * prior.Output
-	} else if n < priorRequests {
+		measured = b.Requests / (b.Requests + priorRequests)
+	} else if b.Requests < priorRequests {
 		return b, false
 	}
 	if b.Estimated > mostEstimated*b.Requests {
 		return b, false
 	}
-	b.Mean = fleet.Tokens{Prompt: prompt / n, Output: output / n}
+	b.Mean.Prompt, b.PromptStdErr = blend(measured, prompt, prior.Prompt)
+	b.Mean.Output, b.OutputStdErr = blend(measured, output, prior.Output)
 	return b, true
+}
+
+// blend is a mean of which a part is measured, and what chance does to it: to the mean
+// that is measured, and by how many requests there were to that part.
+func blend(measured float64, e estimate, prior float64) (float64, fleet.StdErr) {
+	mean := measured*e.mean + (1-measured)*prior
+	if !e.stdErr.Known {
+		return mean, fleet.StdErr{}
+	}
+	part := (e.mean - mean) / math.Sqrt(e.alike) // Poisson's: as many as there were vary by their root
+	return mean, fleet.StdErr{Value: measured * math.Hypot(e.stdErr.Value, part), Known: true}
 }

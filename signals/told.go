@@ -30,12 +30,11 @@ const (
 
 // told is what one engine's pages said.
 type told struct {
-	last        scrape.Sample
-	ttfts, ttft decayed // number, and seconds in all
-	tbts, tbt   decayed
-	moved       time.Time // when a page last said something else than the one before
-	still       time.Time // since when the engine answers requests and its page stands still; zero: it does not
-	waiting     []waiting // by time, within queueStands of the newest
+	last      scrape.Sample
+	ttft, tbt average
+	moved     time.Time // when a page last said something else than the one before
+	still     time.Time // since when the engine answers requests and its page stands still; zero: it does not
+	waiting   []waiting // by time, within queueStands of the newest
 }
 
 // waiting is how many requests wait, by one page.
@@ -57,8 +56,8 @@ func (e *told) observe(s scrape.Sample) {
 		if moved(&e.last, &s) {
 			e.moved, e.still = s.At, time.Time{}
 		}
-		accumulate(s.At, &e.ttfts, &e.ttft, s.Window.TTFT)
-		accumulate(s.At, &e.tbts, &e.tbt, s.Window.TBT)
+		accumulate(s.At, &e.ttft, s.Window.TTFT)
+		accumulate(s.At, &e.tbt, s.Window.TBT)
 		e.observeWaiting(s.At, s.Values.Waiting)
 	}
 	e.last = s
@@ -100,10 +99,9 @@ func (e *told) queue(now time.Time) queue {
 	return queue{least.requests, e.waiting[n-1].requests, true}
 }
 
-func accumulate(at time.Time, number, seconds *decayed, h dialect.Histogram) {
+func accumulate(at time.Time, seconds *average, h dialect.Histogram) {
 	if h.Known() && h.Sum.Known() {
-		number.add(at, meanTau, h.Count.X)
-		seconds.add(at, meanTau, h.Sum.X)
+		seconds.add(at, meanTau, h.Count.X, h.Sum.X)
 	}
 }
 
@@ -127,8 +125,7 @@ func (e *told) signals(now time.Time) fleet.EngineSignals {
 		return fleet.Reading{Value: v.X, At: s.ReadAt, Stale: v.State == dialect.Stale || frozen}
 	}
 	out.Running, out.Waiting, out.KVUsage = read(s.Values.Running), read(s.Values.Waiting), read(s.Values.KVUsage)
-	out.TTFTSeconds = e.mean(now, &e.ttfts, &e.ttft, frozen)
-	out.TBTSeconds = e.mean(now, &e.tbts, &e.tbt, frozen)
+	out.TTFTSeconds, out.TBTSeconds = e.mean(now, &e.ttft, frozen), e.mean(now, &e.tbt, frozen)
 	switch {
 	case s.Err != nil:
 		out.Why = s.Err.Error()
@@ -138,10 +135,8 @@ func (e *told) signals(now time.Time) fleet.EngineSignals {
 	return out
 }
 
-func (e *told) mean(now time.Time, number, seconds *decayed, frozen bool) fleet.Reading {
-	n := number.read(now, meanTau)
-	if n < 0.5 {
-		return fleet.Reading{}
-	}
-	return fleet.Reading{Value: seconds.read(now, meanTau) / n, At: number.at, Stale: e.last.Err != nil || frozen}
+func (e *told) mean(now time.Time, seconds *average, frozen bool) fleet.Reading {
+	r := seconds.read(now, meanTau).reading(0.5)
+	r.Stale = r.Known() && (e.last.Err != nil || frozen)
+	return r
 }

@@ -155,12 +155,14 @@ func (t *Tracker) ObserveProbe(_ time.Time, p Probe) {
 // gives the same answer.
 func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 	s := &fleet.State{
-		Fleet:    t.fleet,
-		Demand:   make(map[fleet.Stream]fleet.Demand, len(t.fleet.FrontEnds)*len(t.fleet.Classes)),
-		Pools:    make(map[fleet.PoolID]fleet.PoolState, len(t.pools)),
-		Network:  map[fleet.Link]float64{},
-		Tokens:   map[fleet.ClassID]fleet.TokenBelief{},
-		Previous: previous,
+		Fleet:        t.fleet,
+		Demand:       make(map[fleet.Stream]fleet.Demand, len(t.fleet.FrontEnds)*len(t.fleet.Classes)),
+		Pools:        make(map[fleet.PoolID]fleet.PoolState, len(t.pools)),
+		Network:      map[fleet.Link]float64{},
+		NetworkNoise: map[fleet.Link]float64{},
+		NetworkAt:    map[fleet.Link]time.Time{},
+		Tokens:       map[fleet.ClassID]fleet.TokenBelief{},
+		Previous:     previous,
 	}
 	t.measured(now, s)
 	newest := t.newest()
