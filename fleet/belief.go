@@ -42,10 +42,40 @@ type EngineSeen struct {
 	TBTSeconds  Reading // mean
 }
 
+// Signal is one by which engines of a pool are compared.
+type Signal string
+
+// The signals that are compared. Times are those that front-ends see, numbers of
+// requests those that engines tell.
+const (
+	SignalTTFT    Signal = "ttft"
+	SignalTBT     Signal = "tbt"
+	SignalRunning Signal = "running"
+	SignalWaiting Signal = "waiting"
+)
+
+// Deviation is how far an engine lies from its pool in one signal.
+type Deviation struct {
+	Signal Signal
+	Value  float64
+	Median float64 // of the pool's engines
+	Z      float64 // (value − median) / what is usual in the pool; above 0: slower or busier
+}
+
+// outlierZ is where a robust z-score makes an outlier (Iglewicz and Hoaglin, How to
+// Detect and Handle Outliers, 1993).
+const outlierZ = 3.5
+
+// Outlier says whether the engine is too slow or too busy for it to be chance. One
+// that is too fast is none.
+func (d Deviation) Outlier() bool { return d.Z >= outlierZ }
+
 // PoolSignals are what is believed of a pool beside the readiness of its engines.
 type PoolSignals struct {
 	Engines map[EngineID]EngineSignals // a missing engine's metrics were not asked for
 	Seen    map[EngineID]EngineSeen    // a missing engine has not been seen lately
+	// Deviations are by signal, in the order above. What is missing cannot be told.
+	Deviations map[EngineID][]Deviation
 	// Load is the work that each ready replica is sent, in engine-seconds per second
 	// by the profile: 1 is what the profile promises.
 	Load         Reading

@@ -117,6 +117,7 @@ func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.P
 			st.Signals.Seen[id] = lately
 		}
 	}
+	p.compare(now, &st)
 	st.Signals.Load = p.burden.load(now, s, of)
 	all := p.burden.seen.signals(now, loadTau)
 	st.Signals.TTFTSeconds, st.Signals.TBTSeconds = all.TTFTSeconds, all.TBTSeconds
