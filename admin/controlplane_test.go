@@ -69,6 +69,13 @@ func TestBeliefs(t *testing.T) {
 	p := r.State.Pools["p"]
 	p.Signals = fleet.PoolSignals{
 		Load: fleet.Reading{Value: 0.7, At: noon}, FactorReason: "5.0 requests wait",
+		TTFTSeconds: fleet.Reading{Value: 0.3, At: noon.Add(-time.Second), StdErr: fleet.StdErr{Value: 0.01, Known: true}},
+		TBTSeconds:  fleet.Reading{Value: 0.02, At: noon}, // its error is not known
+		Seen:        map[fleet.EngineID]fleet.EngineSeen{"p2": {TTFTSeconds: fleet.Reading{Value: 0.9, At: noon, StdErr: fleet.StdErr{Known: true}}}},
+		Deviations: map[fleet.EngineID][]fleet.Deviation{"p2": {
+			{Signal: fleet.SignalTTFT, Value: 0.9, Median: 0.3, Z: 8},
+			{Signal: fleet.SignalWaiting, Value: 2, Median: 0, Z: 2},
+		}},
 		Engines: map[fleet.EngineID]fleet.EngineSignals{"p1": {
 			Dialect: "vllm", Why: "connection refused",
 			Running: fleet.Reading{Value: 0, At: noon.Add(-2 * time.Second)},
@@ -76,35 +83,52 @@ func TestBeliefs(t *testing.T) {
 		}},
 	}
 	r.State.Pools["p"] = p
-	r.State.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {Mean: fleet.Tokens{Prompt: 900, Output: 80}, Requests: 70, Estimated: 7}}
+	r.State.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {
+		Mean: fleet.Tokens{Prompt: 900, Output: 80}, Requests: 70, Estimated: 7, At: noon.Add(-time.Second), PromptStdErr: fleet.StdErr{Value: 31, Known: true},
+	}}
+	link := fleet.Link{FrontEnd: "eu", Pool: "p"}
+	r.State.NetworkNoise = map[fleet.Link]float64{link: 0.0002}
+	r.State.NetworkAt = map[fleet.Link]time.Time{link: noon.Add(-5 * time.Second)}
+	stream := fleet.Stream{FrontEnd: "eu", Class: "chat"}
+	d := r.State.Demand[stream]
+	d.At, d.StdErrRps = noon.Add(-time.Second), fleet.StdErr{Value: 1.5, Known: true}
+	r.State.Demand[stream] = d
 	got := newBeliefs(r.At, r.State)
-	load := 0.7
+	some := func(x float64) *float64 { return &x }
 	want := &Beliefs{
 		At: noon,
 		Demand: []DemandBelief{
-			{"eu", "chat", 30, 0, fleet.SourceArrivals},
-			{"us", "chat", 5, 0, fleet.SourceArrivals},
+			{"eu", "chat", 30, 0, fleet.SourceArrivals, some(1.5), some(1)},
+			{"us", "chat", 5, 0, fleet.SourceArrivals, nil, nil},
 		},
-		Classes: []ClassBelief{{"chat", 900, 80, 70, 7}},
+		Classes: []ClassBelief{{"chat", 900, 80, 70, 7, some(31), nil, some(1)}},
 		Pools: []PoolBelief{
 			{
-				Pool: "p", Health: 1, CapacityFactor: 0.8, FactorReason: "5.0 requests wait", Load: &load,
+				Pool: "p", Health: 1, CapacityFactor: 0.8, FactorReason: "5.0 requests wait", Load: some(0.7),
+				TTFTSeconds: some(0.3), TTFTStdErrSeconds: some(0.01), TBTSeconds: some(0.02), AgeSeconds: some(1),
 				Engines: []EngineBelief{
 					// An idle engine's zero is known; what it does not tell is null.
-					{Engine: "p1", Readiness: "ready", Dialect: "vllm", Running: &Told{0, 2, false}, Waiting: &Told{5, 30, true}, Why: "connection refused"},
-					{Engine: "p2", Readiness: "ready"},
+					{
+						Engine: "p1", Readiness: "ready", Dialect: "vllm", Why: "connection refused", Deviations: []DeviationBelief{},
+						Running: &Told{0, 2, false, nil}, Waiting: &Told{5, 30, true, nil},
+					},
+					// An error of 0 is known, too.
+					{Engine: "p2", Readiness: "ready", SeenTTFTSeconds: &Told{0.9, 0, false, some(0)}, Deviations: []DeviationBelief{
+						{fleet.SignalTTFT, 0.9, 0.3, some(0.9 / 0.3), 8, true},
+						{fleet.SignalWaiting, 2, 0, nil, 2, false},
+					}},
 				},
 			},
-			{Pool: "q", Health: 1, CapacityFactor: 1, Engines: []EngineBelief{{Engine: "q1", Readiness: "unknown"}}},
+			{Pool: "q", Health: 1, CapacityFactor: 1, Engines: []EngineBelief{{Engine: "q1", Readiness: "unknown", Deviations: []DeviationBelief{}}}},
 		},
 		// A link that nothing is known of, as all of "us", is not 0 but absent.
-		Network: []LinkBelief{{"eu", "p", 0.004, true}, {"eu", "q", 0.03, false}},
+		Network: []LinkBelief{{"eu", "p", 0.004, true, some(0.0002), some(5)}, {"eu", "q", 0.03, false, nil, nil}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("beliefs (-want +got):\n%s", diff)
 	}
 	r.State.Fleet.Network.Measured = false
-	if got := newBeliefs(r.At, r.State).Network[0]; got != (LinkBelief{"eu", "p", 0.002, false}) {
+	if got := newBeliefs(r.At, r.State).Network[0]; got != (LinkBelief{"eu", "p", 0.002, false, nil, nil}) {
 		t.Errorf("with the declared network in force: %+v", got)
 	}
 }

@@ -131,39 +131,3 @@ func testPlane(t *testing.T) *plane {
 	}
 	return newPlane(file, beginning{f, string(text), nil}, "", zap.NewNop())
 }
-
-// What is not known is a dash, what is stale stands in brackets, and an idle
-// engine's zero is a zero.
-func TestBeliefsTable(t *testing.T) {
-	b := &admin.Beliefs{
-		Demand:  []admin.DemandBelief{{FrontEnd: "eu", Class: "chat", Rps: 3, DoubtRps: 0.5, Source: fleet.SourceArrivals}},
-		Classes: []admin.ClassBelief{{Class: "chat", PromptTokens: 900, OutputTokens: 80, Requests: 50, Estimated: 5}, {Class: "idle"}},
-		Pools: []admin.PoolBelief{{
-			Pool: "a", CapacityFactor: 0.8, FactorReason: "5.0 requests wait", Load: some(0.75),
-			Engines: []admin.EngineBelief{
-				{
-					Engine: "10.0.0.1:80", Readiness: "ready", Dialect: "vllm", Running: &admin.Told{AgeSeconds: 0.4},
-					Waiting: &admin.Told{Value: 5, AgeSeconds: 20, Stale: true}, KVUsage: &admin.Told{Value: 0.5}, TTFTSeconds: &admin.Told{Value: 0.25},
-				},
-				{Engine: "10.0.0.2:80", Readiness: "unready", Why: "connection refused"},
-			},
-		}},
-		Network: []admin.LinkBelief{{FrontEnd: "eu", Pool: "a", RoundTripSeconds: 0.004, Measured: true}},
-	}
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	beliefsTable(w, b)
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	got := strings.Join(strings.Fields(text.String()), " ")
-	for _, want := range []string{
-		"eu chat 3.00 0.50 arrivals", "chat 900 80 50 requests, 10 % of them estimated", "idle 0 0 nothing: declared",
-		"a 0.75 - 0.80 5.0 requests wait", "a 10.0.0.1:80 ready vllm 0 (5) 50% 250ms - 0.4s",
-		"a 10.0.0.2:80 unready - - - - - - - connection refused", "eu a 4ms measured",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the table lacks %q:\n%s", want, text.String())
-		}
-	}
-}
