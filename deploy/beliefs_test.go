@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,9 @@ func TestBeliefsAreTrue(t *testing.T) {
 		if p.TTFTSeconds == nil || math.Abs(*p.TTFTSeconds-0.115) > 0.05 {
 			t.Errorf("pool %s is believed to answer after %s, want about 0.115 s", p.Pool, text(p.TTFTSeconds))
 		}
+		if e := p.TTFTStdErrSeconds; e == nil || !(*e > 0 && *e < 0.05) {
+			t.Errorf("pool %s is believed to answer as fast ± %s, want an error of some milliseconds", p.Pool, text(e))
+		}
 		// 30 RPS over three engines of 40.
 		if p.Load == nil || math.Abs(*p.Load-0.25) > 0.08 {
 			t.Errorf("pool %s is believed to carry %s, want about 0.25", p.Pool, text(p.Load))
@@ -65,6 +69,34 @@ func TestBeliefsAreTrue(t *testing.T) {
 			}
 		}
 	}
+}
+
+// An engine that is slower than the others of its pool is named, it alone, and no more
+// once it is as fast as they are.
+func TestASlowEngineIsNamed(t *testing.T) {
+	t.Parallel()
+	s := start(t, stage.Options{FleetFile: steadyFleet})
+	slow := s.Fleet.Pool("east").Engines[1]
+	setFaults(t, slow, `{"slow":4}`)
+	l := startSteady(t, s, "odd")
+	odd := func() (all []fleet.EngineID) {
+		for _, p := range beliefs(t, s).Pools {
+			for _, e := range p.Engines {
+				if slices.ContainsFunc(e.Deviations, func(d admin.DeviationBelief) bool { return d.Outlier && d.Signal == fleet.SignalTTFT }) {
+					all = append(all, e.Engine)
+				}
+			}
+		}
+		return all
+	}
+	note := fmt.Sprintf("- pool east, engine %s: TTFT is ", slow)
+	eventually(t, "the slow engine is named", 60*time.Second, func() bool {
+		table := string(weir(t, "status", "--signals", "--admin", s.AdminAddress("weir")))
+		return slices.Equal(odd(), []fleet.EngineID{slow}) && strings.Contains(table, note)
+	})
+	setFaults(t, slow, `{}`)
+	eventually(t, "nobody is named", 90*time.Second, func() bool { return len(odd()) == 0 })
+	l.endWhole()
 }
 
 // A profile that promises more than engines can do is not believed against their
