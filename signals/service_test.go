@@ -98,10 +98,13 @@ func TestLoadIsRightFromTheStart(t *testing.T) {
 // nothing is made up.
 func TestSizesNeedEvidence(t *testing.T) {
 	var s sizes
-	s.observe(epoch, fleet.TokenLoad{Requests: 10, Prompt: 10_000, Output: 1000})
+	s.observe(epoch, fleet.TokenLoad{Requests: 10, Prompt: 10_000, Output: 1000, Cached: 6000})
 	b, ok := s.belief(epoch, fleet.Tokens{Prompt: 100, Output: 10})
 	if want := (50*100 + 10_000) / 60.0; !ok || !near(b.Mean.Prompt, want, 1e-9) {
 		t.Errorf("ten requests beside a declared size: %+v, %v, want a prompt of %v", b, ok, want)
+	}
+	if b.Cached != 600 {
+		t.Errorf("%v tokens of a mean prompt were cached, want 600", b.Cached)
 	}
 	if _, ok := s.belief(epoch, fleet.Tokens{}); ok {
 		t.Error("ten requests alone were taken for the size of a class")

@@ -20,19 +20,21 @@ const (
 
 // sizes sums the tokens of a class's requests.
 type sizes struct {
-	prompt, output average
-	estimated      decayed
+	prompt, output, cached average
+	estimated              decayed
 }
 
 func (s *sizes) observe(now time.Time, t fleet.TokenLoad) {
 	s.prompt.add(now, tokensTau, float64(t.Requests), t.Prompt)
 	s.output.add(now, tokensTau, float64(t.Requests), t.Output)
+	s.cached.add(now, tokensTau, float64(t.Requests), t.Cached)
 	s.estimated.add(now, tokensTau, float64(t.Estimated))
 }
 
 // belief blends what was measured with the declared size, or takes it alone where
 // nothing is declared and enough was measured. What rests mostly on estimates is not
-// believed.
+// believed. Of the tokens that were cached nothing is declared, and engines that do not
+// tell make them fewer.
 func (s *sizes) belief(now time.Time, prior fleet.Tokens) (fleet.TokenBelief, bool) {
 	prompt, output := s.prompt.read(now, tokensTau), s.output.read(now, tokensTau)
 	b := fleet.TokenBelief{Requests: prompt.items, Estimated: s.estimated.read(now, tokensTau), At: prompt.at}
@@ -47,6 +49,7 @@ func (s *sizes) belief(now time.Time, prior fleet.Tokens) (fleet.TokenBelief, bo
 	}
 	b.Mean.Prompt, b.PromptStdErr = blend(measured, prompt, prior.Prompt)
 	b.Mean.Output, b.OutputStdErr = blend(measured, output, prior.Output)
+	b.Cached = s.cached.read(now, tokensTau).mean
 	return b, true
 }
 
