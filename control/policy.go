@@ -15,31 +15,21 @@ import (
 // may take over a plan.
 const chooseWait = 10 * time.Second
 
-var (
-	errNoRound  = errors.New("nothing is planned yet: ask again in some seconds")
-	errNotHeard = errors.New("the loop is too busy to hear: ask again")
-)
+var errNotHeard = errors.New("the loop is too busy to hear: ask again")
 
 // override is a policy that an operator chose at run time. It stands in for what the
 // fleet file says until that says something else.
 type override struct {
-	set, bound bool
-	name       string
-	file       string // what the file said in the first round of it, if it is bound
+	set        bool
+	name, file string // file is what the file said when it was chosen
 }
 
 // over is what is in force where the file says that.
 func (o *override) over(file string) fleet.Chosen {
-	switch {
-	case !o.set:
-	case !o.bound:
-		o.bound, o.file = true, file
-	case o.file != file:
-		*o = override{}
-	}
-	if o.set {
+	if o.set && o.file == file {
 		return fleet.Chosen{Name: o.name, File: file}
 	}
+	*o = override{}
 	return fleet.Chosen{Name: file, File: file}
 }
 
@@ -48,19 +38,16 @@ func (o *override) over(file string) fleet.Chosen {
 // leaves a policy as it is, and an empty shadow is none; [fleet.KnownPolicy] says whether
 // a name is one. Any goroutine may ask.
 func (l *Loop) Choose(policy, shadow *string) (fleet.Choice, error) {
-	if l.Latest().State == nil {
-		return fleet.Choice{}, errNoRound
-	}
 	heard := make(chan fleet.Choice, 1)
-	posted := l.Post(func(time.Time) {
-		choice := l.Latest().Choice
+	posted := l.Post(func(now time.Time) {
+		file := filed(l.config.State(now, l.plan))
 		if policy != nil {
-			l.policy, choice.Policy.Name = override{set: true, name: *policy}, *policy
+			l.policy = override{true, *policy, file.Policy.File}
 		}
 		if shadow != nil {
-			l.shadowed, choice.Shadow.Name = override{set: true, name: *shadow}, *shadow
+			l.shadowed = override{true, *shadow, file.Shadow.File}
 		}
-		heard <- choice
+		heard <- l.over(file)
 	})
 	if !posted {
 		return fleet.Choice{}, errNotHeard
@@ -73,14 +60,23 @@ func (l *Loop) Choose(policy, shadow *string) (fleet.Choice, error) {
 	}
 }
 
+// filed is what the fleet file says.
+func filed(s *fleet.State) fleet.Choice {
+	o := &s.Fleet.Options
+	policy := cmp.Or(o.Policy, fleet.PolicyOptimal)
+	return fleet.Choice{Policy: fleet.Chosen{Name: policy, File: policy}, Shadow: fleet.Chosen{Name: o.Shadow, File: o.Shadow}}
+}
+
+// over is what an operator makes of what the file says.
+func (l *Loop) over(file fleet.Choice) fleet.Choice {
+	return fleet.Choice{Policy: l.policy.over(file.Policy.File), Shadow: l.shadowed.over(file.Shadow.File)}
+}
+
 // choose settles which policies a round works by, and writes them into the options of
 // its state: what is planned from that, now or later, is planned by them.
 func (l *Loop) choose(s *fleet.State) fleet.Choice {
+	c := l.over(filed(s))
 	f := *s.Fleet
-	c := fleet.Choice{
-		Policy: l.policy.over(cmp.Or(f.Options.Policy, fleet.PolicyOptimal)),
-		Shadow: l.shadowed.over(f.Options.Shadow),
-	}
 	f.Options.Policy, f.Options.Shadow = c.Policy.Name, c.Shadow.Name
 	s.Fleet = &f
 	if c != l.choice {

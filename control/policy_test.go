@@ -12,10 +12,36 @@ import (
 
 func some(name string) *string { return &name }
 
-func TestChooseBeforeTheFirstRound(t *testing.T) {
-	if _, err := New(testConfig()).Choose(some(fleet.PolicyEven), nil); !errors.Is(err, errNoRound) {
-		t.Errorf("error %v, want %v", err, errNoRound)
-	}
+// An operator need not wait for the first round, nor for the next one before he
+// changes the fleet file.
+func TestChooseBetweenRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		state, file := c.State, fleet.PolicyEven
+		c.State = func(now time.Time, previous *fleet.Plan) *fleet.State {
+			s := state(now, previous)
+			s.Fleet.Options.Policy = file
+			return s
+		}
+		l := New(c)
+		runLoop(t, l)
+		for _, step := range []struct {
+			choose, file, want string
+		}{
+			{fleet.PolicyNearest, fleet.PolicyEven, fleet.PolicyNearest},
+			{fleet.PolicyLocal, fleet.PolicyWaterfall, fleet.PolicyWaterfall},
+		} {
+			if got, err := l.Choose(&step.choose, nil); err != nil || got.Policy.Name != step.choose {
+				t.Errorf("chose %q (%v), want %q", got.Policy.Name, err, step.choose)
+			}
+			l.Post(func(time.Time) { file = step.file })
+			elapse(DefaultTick)
+			synctest.Wait()
+			if got := l.Latest().Choice.Policy; got != (fleet.Chosen{Name: step.want, File: step.file}) {
+				t.Errorf("chose %s, then the file said %s: %+v", step.choose, step.file, got)
+			}
+		}
+	})
 }
 
 // The answer says what will be in force, both policies at once too.
@@ -48,7 +74,6 @@ func TestChooseAnswersWithWhatWillBe(t *testing.T) {
 func TestChooseOfALoopThatDoesNotHear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(testConfig()) // not running
-		l.latest.Store(&fleet.Round{State: &fleet.State{}})
 		if _, err := l.Choose(some(fleet.PolicyEven), nil); !errors.Is(err, errNotHeard) {
 			t.Errorf("error %v, want %v", err, errNotHeard)
 		}
