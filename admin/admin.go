@@ -1,6 +1,7 @@
 // Package admin answers what people and programs ask of a running process: is it
-// alive, what does it do and why, and what has it counted. It is HTTP and JSON,
-// read-only, and knows nothing but what it is handed as functions.
+// alive, what does it do and why, and what has it counted. It is HTTP and JSON, and
+// knows nothing but what it is handed as functions. It reads, save for the few actions
+// that an operator on the same machine may order.
 package admin
 
 import (

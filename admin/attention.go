@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -30,6 +31,7 @@ func (s *Status) attention(r fleet.Round) []string {
 		a.add("node id %q is used by several Envoys: give each its own, their requests are counted as those of one", node)
 	}
 	s.Plan.attention(r, &a)
+	policiesByCommand(r.Choice, &a)
 	if r.State != nil {
 		for i := range s.FrontEnds {
 			s.FrontEnds[i].attention(r.State.Fleet.Options.DeclaredOnly, &a)
@@ -74,6 +76,18 @@ func staleSignals(s *fleet.State, a *list) {
 	*a = append(*a, lines...)
 }
 
+// policiesByCommand tells of policies that stand in for those of the fleet file.
+func policiesByCommand(c fleet.Choice, a *list) {
+	const ends = "until that changes or the control plane restarts"
+	if c.Policy.ByCommand() {
+		a.add("policy %q is in force by command, and not %q as the fleet file says, %s: `weir policy %s` ends it", c.Policy.Name, c.Policy.File, ends, c.Policy.File)
+	}
+	if c.Shadow.ByCommand() {
+		name, file := cmp.Or(c.Shadow.Name, NoPolicy), cmp.Or(c.Shadow.File, NoPolicy)
+		a.add("the shadow is %q by command, and not %q as the fleet file says, %s: `weir policy --shadow %s` ends it", name, file, ends, file)
+	}
+}
+
 type list []string
 
 func (l *list) add(format string, values ...any) { *l = append(*l, fmt.Sprintf(format, values...)) }
@@ -86,6 +100,10 @@ func (p *PlanStatus) attention(r fleet.Round, a *list) {
 		a.add("the last plan is held: %s", p.Why)
 	case fleet.Shedding:
 		a.add("the plan sheds, capacity is short: %s", p.Why)
+	case fleet.Routed:
+		if p.Why != "" {
+			a.add("policy %q heeds no capacity: %s", p.Policy, p.Why)
+		}
 	}
 	if p.Unpublished != "" {
 		a.add("the plan does not reach the fleet: %s", p.Unpublished)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,25 @@ func fetch(ctx context.Context, address, path string, into any) error {
 	if err != nil {
 		return fmt.Errorf("admin API %q: want host:port: %w", address, err)
 	}
+	return exchange(address, request, into)
+}
+
+// send orders something.
+func send(ctx context.Context, address, path string, order, into any) error {
+	text, err := json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+path, bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("admin API %q: want host:port: %w", address, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	return exchange(address, request, into)
+}
+
+// exchange makes a request and reads its answer.
+func exchange(address string, request *http.Request, into any) error {
 	direct := &http.Transport{} // no proxy stands before a control plane
 	defer direct.CloseIdleConnections()
 	response, err := (&http.Client{Transport: direct}).Do(request)
@@ -46,13 +66,14 @@ func fetch(ctx context.Context, address, path string, into any) error {
 	if response.StatusCode != http.StatusOK {
 		var f failure
 		_ = body.Decode(&f) // the status says it where the body does not
-		if response.StatusCode == http.StatusBadRequest && f.Error != "" {
+		said := response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusForbidden
+		if said && f.Error != "" {
 			return errors.New(f.Error)
 		}
 		return fmt.Errorf("%s answers %s %s: is it the admin API of a `weir serve`?", address, response.Status, f.Error)
 	}
 	if err := body.Decode(into); err != nil {
-		return fmt.Errorf("%s answers what is no %s: is it the admin API of a `weir serve`? (%w)", address, path[1:], err)
+		return fmt.Errorf("%s answers what is no %s: is it the admin API of a `weir serve`? (%w)", address, request.URL.Path[1:], err)
 	}
 	return nil
 }

@@ -17,6 +17,9 @@ type Sources struct {
 	StateProblem func() string         // why plans are not kept; empty: they are
 	Metrics      prometheus.Gatherer
 	Queries      map[string]Query // by path: what is reckoned when it is asked for
+	// Choose has the control plane work by other policies; nil leaves one as it is, an
+	// empty shadow is none.
+	Choose func(policy, shadow *string) (fleet.Choice, error)
 }
 
 // ControlPlane is what a control plane can be asked.
@@ -25,12 +28,20 @@ func ControlPlane(from Sources) Options {
 	return Options{
 		Metrics: from.Metrics,
 		Queries: from.Queries,
+		Actions: map[string]Action{"/policy": chooser(from.Choose)},
 		Ready:   func() error { return ready(latest()) },
 		Pages: map[string]Page{
 			"/status": func() (any, error) {
 				return newStatus(time.Now(), latest(), from.Clients(), from.FleetProblem(), from.StateProblem()), nil
 			},
 			"/clients": func() (any, error) { return from.Clients(), nil },
+			"/policy": func() (any, error) {
+				r := latest()
+				if r.State == nil {
+					return nil, planned(r)
+				}
+				return r.Choice, nil
+			},
 			"/plan": func() (any, error) {
 				r := latest()
 				return r.Plan, planned(r)

@@ -38,6 +38,9 @@ func TestControlPlane(t *testing.T) {
 		"no plan before the first":    {fleet.Round{}, "/plan", 503, "no plan yet"},
 		"no plan":                     {unplanned, "/plan", 503, "no luck"},
 		"beliefs without a plan":      {unplanned, "/beliefs", 200, `"engine": "p1"`},
+		"policies":                    {r, "/policy", 200, `"shadow": {`},
+		"policies without a plan":     {unplanned, "/policy", 200, `"shadow": {`},
+		"no policies before a round":  {fleet.Round{}, "/policy", 503, "no plan yet"},
 		"no beliefs before the first": {fleet.Round{}, "/beliefs", 503, "no plan yet"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,12 +28,13 @@ var ErrQuery = errors.New("not possible")
 type Options struct {
 	Pages   map[string]Page     // by path, beside /healthz, /readyz and /metrics
 	Queries map[string]Query    // by path
+	Actions map[string]Action   // by path, each that of a page
 	Ready   func() error        // nil: the process can do its work
 	Metrics prometheus.Gatherer // of /metrics
 }
 
-// Handler answers GET requests for the paths that it was given. All errors are
-// JSON.
+// Handler answers GET requests for the paths that it was given, and POST requests for
+// those of actions. All errors are JSON.
 func Handler(o Options) http.Handler {
 	pages := maps.Clone(o.Pages)
 	if pages == nil {
@@ -51,10 +52,12 @@ func Handler(o Options) http.Handler {
 		if query := o.Queries[r.URL.Path]; query != nil {
 			page = func() (any, error) { return query(r.URL.Query()) }
 		}
+		action := o.Actions[r.URL.Path]
 		switch {
+		case r.Method == http.MethodPost && action != nil:
+			act(w, r, action)
 		case r.Method != http.MethodGet:
-			w.Header().Set("Allow", http.MethodGet)
-			refuse(w, http.StatusMethodNotAllowed, fmt.Errorf("%s is not possible here: the admin API only reads, by GET", r.Method))
+			refuseMethod(w, r, action != nil)
 		case r.URL.Path == "/metrics":
 			metrics.ServeHTTP(w, r)
 		case page == nil:
@@ -63,6 +66,15 @@ func Handler(o Options) http.Handler {
 			answer(w, page)
 		}
 	}))
+}
+
+func refuseMethod(w http.ResponseWriter, r *http.Request, acts bool) {
+	allow, how := http.MethodGet, "this only reads, by GET"
+	if acts {
+		allow, how = http.MethodGet+", "+http.MethodPost, "read by GET, change by POST"
+	}
+	w.Header().Set("Allow", allow)
+	refuse(w, http.StatusMethodNotAllowed, fmt.Errorf("%.20s is not possible here: %s", r.Method, how))
 }
 
 type health struct {

@@ -57,7 +57,7 @@ func TestHandler(t *testing.T) {
 		"metrics":       {"GET", "/metrics", 200, "go_goroutines"},
 		"unknown":       {"GET", "/", 404, "/error, /healthz, /infinite, /readyz, /value, /metrics"},
 		"below":         {"GET", "/value/x", 404, `/value/x`},
-		"post":          {"POST", "/value", 405, "POST is not possible here"},
+		"post":          {"POST", "/value", 405, "POST is not possible here: this only reads, by GET"},
 		"head":          {"HEAD", "/value", 405, "by GET"},
 		"delete":        {"DELETE", "/nothing", 405, "by GET"},
 		"long":          {"GET", "/" + strings.Repeat("x", 5000), 404, "there is no"},

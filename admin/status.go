@@ -10,24 +10,35 @@ import (
 // Status is what `weir status` shows. Its JSON form is a stable interface; null
 // stands for what is not known.
 type Status struct {
-	Attention        []string   `json:"attention"`    // what somebody should look at; empty: all is well
-	FleetProblem     string     `json:"fleetProblem"` // why the fleet file is not in force as it is; empty: it is
-	StateProblem     string     `json:"stateProblem"` // why plans are not kept over a restart; empty: they are
-	SharedNodes      []string   `json:"sharedNodes"`  // node ids that several clients of one role use
-	Plan             PlanStatus `json:"plan"`
-	FrontEnds        []FrontEnd `json:"frontEnds"`
-	Pools            []Pool     `json:"pools"`
-	UnknownFrontEnds []Unknown  `json:"unknownFrontEnds"`
+	Attention        []string     `json:"attention"`    // what somebody should look at; empty: all is well
+	FleetProblem     string       `json:"fleetProblem"` // why the fleet file is not in force as it is; empty: it is
+	StateProblem     string       `json:"stateProblem"` // why plans are not kept over a restart; empty: they are
+	SharedNodes      []string     `json:"sharedNodes"`  // node ids that several clients of one role use
+	Plan             PlanStatus   `json:"plan"`
+	Policies         fleet.Choice `json:"policies"`
+	Shadow           *Shadow      `json:"shadow"` // null: there is none, or it has done nothing yet
+	FrontEnds        []FrontEnd   `json:"frontEnds"`
+	Pools            []Pool       `json:"pools"`
+	UnknownFrontEnds []Unknown    `json:"unknownFrontEnds"`
 }
 
 // PlanStatus is the plan in force and how it came about.
 type PlanStatus struct {
 	Status          fleet.Status `json:"status"` // empty: there is no plan
 	Why             string       `json:"why"`
+	Policy          string       `json:"policy"`          // that made it; empty: not known
 	MeanSeconds     *float64     `json:"meanSeconds"`     // that the plan expects of a mean request
 	AgeSeconds      *float64     `json:"ageSeconds"`      // since it was made; null: by an earlier process
 	RoundAgeSeconds *float64     `json:"roundAgeSeconds"` // since the loop's last round
 	Unpublished     string       `json:"unpublished"`     // why the fleet could not be told; empty: it was
+}
+
+// Shadow is what the second policy made of a round.
+type Shadow struct {
+	Policy     string            `json:"policy"`
+	AgeSeconds float64           `json:"ageSeconds"` // since the round
+	Why        string            `json:"why"`        // why it has no plan; empty: it has
+	Difference *fleet.Difference `json:"difference"` // between its plan and that in force; null: it has none
 }
 
 // FrontEnd is one front-end: who is connected, and what its clients ask for.
@@ -96,6 +107,8 @@ func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProble
 		StateProblem:     stateProblem,
 		SharedNodes:      sharedNodes(now, clients),
 		Plan:             newPlanStatus(now, r),
+		Policies:         r.Choice,
+		Shadow:           newShadow(now, r.Shadow),
 		FrontEnds:        []FrontEnd{},
 		Pools:            []Pool{},
 		UnknownFrontEnds: unknown(clients),
@@ -134,8 +147,16 @@ func newPlanStatus(now time.Time, r fleet.Round) PlanStatus {
 		return p
 	}
 	p.Status, p.Why, p.MeanSeconds = r.Plan.Status, r.Plan.Why, &r.Plan.MeanSeconds
+	p.Policy = r.Plan.Policy
 	p.AgeSeconds = since(now, r.Planned)
 	return p
+}
+
+func newShadow(now time.Time, sh *fleet.Shadow) *Shadow {
+	if sh == nil {
+		return nil
+	}
+	return &Shadow{sh.Policy, max(0, now.Sub(sh.At).Seconds()), sh.Why, sh.Difference}
 }
 
 // since is the time in seconds from then, nil where that is not known.

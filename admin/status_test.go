@@ -61,7 +61,10 @@ func testClients() []fleet.Client {
 }
 
 func testSources() Sources {
-	return Sources{Latest: testRound, Clients: testClients, FleetProblem: func() string { return "" }, StateProblem: func() string { return "" }, Metrics: NewRegistry()}
+	return Sources{
+		Latest: testRound, Clients: testClients, FleetProblem: func() string { return "" }, StateProblem: func() string { return "" }, Metrics: NewRegistry(),
+		Choose: func(_, _ *string) (fleet.Choice, error) { return fleet.Choice{}, nil },
+	}
 }
 
 func TestStatusWhenAllIsWell(t *testing.T) {
@@ -100,6 +103,23 @@ func TestAttention(t *testing.T) {
 		"shedding": {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { r.Plan.Status, r.Plan.Why = fleet.Shedding, "full" },
 			want:   []string{"the plan sheds, capacity is short: full"},
+		},
+		"a policy that overloads": {
+			change: func(r *fleet.Round, _ *[]fleet.Client) {
+				r.Plan.Status, r.Plan.Policy, r.Plan.Why = fleet.Routed, fleet.PolicyNearest, "B (120 %)"
+			},
+			want: []string{`policy "nearest" heeds no capacity: B (120 %)`},
+		},
+		"a policy that does not": {change: func(r *fleet.Round, _ *[]fleet.Client) { r.Plan.Status = fleet.Routed }},
+		"a policy by command": {
+			change: func(r *fleet.Round, _ *[]fleet.Client) {
+				r.Choice.Policy = fleet.Chosen{Name: fleet.PolicyNearest, File: fleet.PolicyOptimal}
+			},
+			want: []string{"policy \"nearest\" is in force by command, and not \"optimal\" as the fleet file says, until that changes or the control plane restarts: `weir policy optimal` ends it"},
+		},
+		"a shadow by command": {
+			change: func(r *fleet.Round, _ *[]fleet.Client) { r.Choice.Shadow.Name = fleet.PolicyEven },
+			want:   []string{"the shadow is \"even\" by command, and not \"none\" as the fleet file says, until that changes or the control plane restarts: `weir policy --shadow none` ends it"},
 		},
 		"unpublished": {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { r.Unpublished = "no line" },
@@ -242,7 +262,8 @@ func TestStatusOfNothing(t *testing.T) {
 	}
 	want := `{"attention":["no plan yet: the first round waits for the engines' first health checks"],"fleetProblem":"",` +
 		`"stateProblem":"","sharedNodes":[],"plan":{"status":"","why":"no plan yet: the first round waits for the engines' first health checks",` +
-		`"meanSeconds":null,"ageSeconds":null,"roundAgeSeconds":null,"unpublished":""},` +
+		`"policy":"","meanSeconds":null,"ageSeconds":null,"roundAgeSeconds":null,"unpublished":""},` +
+		`"policies":{"policy":{"name":"","file":""},"shadow":{"name":"","file":""}},"shadow":null,` +
 		`"frontEnds":[],"pools":[],"unknownFrontEnds":[]}`
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)

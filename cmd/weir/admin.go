@@ -47,6 +47,7 @@ func (p *plane) serveAdmin(ctx context.Context, l net.Listener) error {
 		StateProblem: p.stateProblem,
 		Metrics:      metrics,
 		Queries:      p.queries(),
+		Choose:       p.loop.Choose,
 	})))
 }
 

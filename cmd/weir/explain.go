@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 // explained is the answer to why a plan is as it is.
 type explained struct {
 	*fleet.Explanation
+	Note string         `json:"note"` // what this does not explain; empty: nothing
 	Turn *turnExplained `json:"turn"` // the last change of plan; null: none since the start
 }
 
@@ -47,7 +49,7 @@ func explainRound(r fleet.Round) (*explained, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &explained{Explanation: e}
+	out := &explained{Explanation: e, Note: notOptimal(r.State)}
 	if t := r.Turn; t != nil {
 		out.Turn = &turnExplained{
 			At: t.At, From: string(t.From.Status), To: string(t.To.Status),
@@ -55,6 +57,16 @@ func explainRound(r fleet.Round) (*explained, error) {
 		}
 	}
 	return out, nil
+}
+
+// notOptimal says what an explanation is of where another policy makes the plans; empty:
+// none does.
+func notOptimal(s *fleet.State) string {
+	policy := cmp.Or(s.Fleet.Options.Policy, fleet.PolicyOptimal)
+	if policy == fleet.PolicyOptimal {
+		return ""
+	}
+	return fmt.Sprintf("policy %s makes the plans: this says what optimal would do, and why", policy)
 }
 
 func newExplain() *cobra.Command {
@@ -120,6 +132,9 @@ func (e *explained) narrow(frontEnd, class string) error {
 }
 
 func explainTable(w *tabwriter.Writer, e *explained) {
+	if e.Note != "" {
+		row(w, "%s\n", e.Note)
+	}
 	row(w, "FRONT-END\tCLASS\tNEXT REQUEST\tPOOL\tSHARE\tNETWORK\tENGINE\tOTHER\tCOST\tWHY")
 	for _, s := range e.Streams {
 		head := fmt.Sprintf("%s\t%s\t%s", s.FrontEnd, s.Class, ms(s.MarginalSeconds))

@@ -59,6 +59,9 @@ not answer.`,
 
 func statusTable(w *tabwriter.Writer, s *admin.Status) {
 	planLine(w, &s.Plan)
+	if line := shadowLine(s); line != "" {
+		row(w, "%s", line)
+	}
 	row(w, "\nFRONT-END\tENVOYS\tEXT_PROCS\tIN SYNC\tLAG\tNACKS\tCLASS\tDEMAND\tSOURCE\tSHED")
 	for i := range s.FrontEnds {
 		frontEndRows(w, &s.FrontEnds[i])
@@ -92,7 +95,7 @@ func planLine(w *tabwriter.Writer, p *admin.PlanStatus) {
 	if p.AgeSeconds != nil {
 		age = "made " + seconds(*p.AgeSeconds) + " ago"
 	}
-	row(w, "%s: mean latency %s, %s%s", p.Status, ms(*p.MeanSeconds), age, plain(because(p.Why)))
+	row(w, "%s: mean latency %s, %s%s", decided(p.Status, p.Policy), ms(*p.MeanSeconds), age, plain(because(p.Why)))
 }
 
 func frontEndRows(w *tabwriter.Writer, f *admin.FrontEnd) {

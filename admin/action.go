@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// maxOrder bounds the body of a request that changes something, bytes.
+const maxOrder = 64 << 10
+
+// Action does what one path is asked to do by a JSON body, and answers with a value or
+// why it did not. An error that is the asker's own mistake wraps [ErrQuery].
+type Action func(body []byte) (any, error)
+
+// act lets a request do something, if it may.
+func act(w http.ResponseWriter, r *http.Request, action Action) {
+	if status, err := barred(r); err != nil {
+		refuse(w, status, err)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrder))
+	if err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the body cannot be read: %w", err))
+		return
+	}
+	answer(w, func() (any, error) { return action(body) })
+}
+
+var (
+	errElsewhere = errors.New("only a program on the control plane's own machine may change anything")
+	errHost      = errors.New("ask by a loopback address or localhost: another name may be that of a web page")
+	errCross     = errors.New("a web page may not change anything")
+	errNoJSON    = errors.New("send application/json")
+)
+
+// barred says why a request may not change anything. The admin API asks nobody who he
+// is, so whoever is on this machine may; but not a web page that a browser here shows.
+// Pages can send requests anywhere: this content type only after they asked, which
+// nobody answers, and to a name of their own that leads here only under that name.
+func barred(r *http.Request) (status int, why error) {
+	content, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case !fromHere(r.RemoteAddr):
+		return http.StatusForbidden, errElsewhere
+	case !isHere(r.Host):
+		return http.StatusForbidden, errHost
+	case new(http.CrossOriginProtection).Check(r) != nil:
+		return http.StatusForbidden, errCross
+	case err != nil || content != "application/json":
+		return http.StatusUnsupportedMediaType, errNoJSON
+	}
+	return 0, nil
+}
+
+// fromHere says whether a connection comes from this machine.
+func fromHere(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// isHere says whether a request's Host is this machine and nothing else.
+func isHere(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	at, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || err == nil && at.Unmap().IsLoopback()
+}
