@@ -55,7 +55,7 @@ type PoolPlan struct {
 	CapacityRps  float64 `json:"capacityRps"` // effective, for the planned mix
 	Rps          float64 `json:"rps"`
 	Utilisation  float64 `json:"utilisation"`  // work / effective capacity
-	PriceSeconds float64 `json:"priceSeconds"` // what one more RPS of capacity takes off Σ rps × seconds
+	PriceSeconds float64 `json:"priceSeconds"` // what one more RPS of capacity takes off Σ rps × seconds; policy optimal alone knows it
 }
 
 // Admitted is the fraction of the route's demand that is let in, 0–1.

@@ -141,13 +141,16 @@ func (f *feedback) ttft(p *pool) float64 {
 	return p.Profile.TTFT.At(f.loadOf(p))
 }
 
-// tbt is the time between tokens that the pool's engines tell, or what the profile
-// says of its load; false: neither does.
+// tbt is a pool's time between tokens as front-ends see it, else as its engines tell,
+// else what the profile says of its load; false: none does.
 func (f *feedback) tbt(p *pool) (float64, bool) {
+	signals := f.signals(p)
+	if signals.TBTSeconds.Fresh() {
+		return signals.TBTSeconds.Value, true
+	}
 	sum, n := 0.0, 0.0
-	told := f.signals(p).Engines
 	for _, id := range p.Engines { // in order, so that the sum is the same each time
-		if tbt := told[id].TBTSeconds; tbt.Fresh() {
+		if tbt := signals.Engines[id].TBTSeconds; tbt.Fresh() {
 			sum += tbt.Value
 			n++
 		}

@@ -277,6 +277,15 @@ func TestProportionalCorrects(t *testing.T) {
 				s.Pools[p] = st
 			}
 		}, pools{"A": factor(2.2, 8.6/3), "B": factor(4.2, 8.6/3), "C": factor(2.2, 8.6/3)}},
+		"as front-ends see it": {func(s *fleet.State) {
+			measured(s, 0.2, 0.2, 0.2)
+			for p, tbt := range map[fleet.PoolID]float64{"A": 0.01, "B": 0.02, "C": 0.01} {
+				st := s.Pools[p]
+				st.Signals.TBTSeconds = fleet.Reading{Value: tbt, At: noon}
+				st.Signals.Engines = map[fleet.EngineID]fleet.EngineSignals{fleet.EngineID(p + ":1"): {TBTSeconds: fleet.Reading{Value: 1, At: noon}}}
+				s.Pools[p] = st
+			}
+		}, pools{"A": factor(2.2, 8.6/3), "B": factor(4.2, 8.6/3), "C": factor(2.2, 8.6/3)}},
 		"an engine comes back": {func(s *fleet.State) {
 			measured(s, 0.2, 0.2, 0.2)
 			for i := range s.Previous.Routes {
