@@ -110,13 +110,10 @@ func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
 	return plan, nil
 }
 
-// stillHolds says whether the restored plan is worth waiting with: the policy in force
-// made it, every stream has its route, every share a pool that may serve it and is
-// ready, and nobody is refused for a shortage that may be over.
+// stillHolds says whether the restored plan is worth waiting with, whichever policy made
+// it: every stream has its route, every share a pool that may serve it and is ready, and
+// nobody is refused for a shortage that may be over.
 func (l *Loop) stillHolds(s *fleet.State) bool {
-	if l.plan.Policy != "" && l.plan.Policy != s.Fleet.Options.Policy {
-		return false
-	}
 	j := newJudge(s, l.plan)
 	for i := range l.plan.Routes {
 		if r := &l.plan.Routes[i]; r.ShedRps > 0 || !j.reaches(r) {
