@@ -56,11 +56,11 @@ func (c Chosen) ByCommand() bool { return c.Name != c.File }
 
 // Shadow is what a second policy would have done in a round.
 type Shadow struct {
-	Policy string    `json:"policy"`
-	At     time.Time `json:"at"`  // of the round
-	Why    string    `json:"why"` // why it has no plan, or one that would be refused; empty: it has a good one
-	// What its plan would change of the one in force; nil: it has none.
-	Difference *Difference `json:"difference"`
+	Policy string
+	At     time.Time // of the round
+	Why    string    // why it has no plan, or one that would be refused; empty: it has a good one
+	// Difference is what its plan would change of the one in force; nil: it has none.
+	Difference *Difference
 }
 
 // Difference is what one plan would change of another.

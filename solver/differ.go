@@ -34,7 +34,8 @@ const (
 	InputNetwork  = "network"
 	InputSizes    = "sizes of requests"
 	InputFleet    = "fleet file"
-	InputTime     = "time" // small gains that have lasted
+	InputPolicy   = "policy" // the file's or an operator's
+	InputTime     = "time"   // small gains that have lasted
 )
 
 // Cause is what the change of one input alone does to a plan.
@@ -61,7 +62,8 @@ func Causes(before, after *fleet.State, plan func(*fleet.State) (*fleet.Plan, er
 		{InputCapacity, func(s *fleet.State) { s.Pools = after.Pools }},
 		{InputNetwork, func(s *fleet.State) { s.Network, s.NetworkNoise = after.Network, after.NetworkNoise }},
 		{InputSizes, func(s *fleet.State) { s.Tokens = after.Tokens }},
-		{InputFleet, func(s *fleet.State) { s.Fleet = after.Fleet }},
+		{InputFleet, func(s *fleet.State) { s.Fleet = withPolicy(after.Fleet, before.Fleet) }},
+		{InputPolicy, func(s *fleet.State) { s.Fleet = withPolicy(before.Fleet, after.Fleet) }},
 		{InputTime, func(s *fleet.State) { s.Previous, s.ElapsedSeconds = after.Previous, after.ElapsedSeconds }},
 	} {
 		s := *before
@@ -69,6 +71,13 @@ func Causes(before, after *fleet.State, plan func(*fleet.State) (*fleet.Plan, er
 		out = append(out, causeOf(input.name, base, &s, plan))
 	}
 	return out
+}
+
+// withPolicy is a fleet with the policy of another one.
+func withPolicy(f, of *fleet.Fleet) *fleet.Fleet {
+	out := *f
+	out.Options.Policy = of.Options.Policy
+	return &out
 }
 
 func causeOf(name string, base *fleet.Plan, s *fleet.State, plan func(*fleet.State) (*fleet.Plan, error)) Cause {

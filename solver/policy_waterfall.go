@@ -5,8 +5,17 @@ import (
 	"slices"
 )
 
-// reach is an option of a stream, by their indices.
-type reach struct{ stream, option int }
+// reach is an option of a stream, by their indices, and what orders it.
+type reach struct {
+	priority       int
+	network        float64
+	pool           int // index
+	stream, option int
+}
+
+func compareReach(a, b reach) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.network, b.network), cmp.Compare(a.pool, b.pool))
+}
 
 // waterfall serves the higher priority first, and of one priority the nearest pools
 // first: each is filled before the next is asked. Streams that are equally near to a
@@ -22,7 +31,7 @@ func waterfall(m *model) (*routing, error) {
 	order := m.byDistance()
 	for len(order) > 0 {
 		n := 1
-		for n < len(order) && m.compareReach(order[0], order[n]) == 0 {
+		for n < len(order) && compareReach(order[0], order[n]) == 0 {
 			n++
 		}
 		r.pour(order[:n], left)
@@ -45,28 +54,18 @@ func (m *model) byDistance() []reach {
 	for i, st := range m.streams {
 		for j, o := range st.options {
 			if o.ready() && !st.idle() {
-				order = append(order, reach{i, j})
+				order = append(order, reach{st.class.Priority, o.network, o.pool.index, i, j})
 			}
 		}
 	}
-	slices.SortStableFunc(order, m.compareReach)
+	slices.SortStableFunc(order, compareReach)
 	return order
-}
-
-func (m *model) compareReach(a, b reach) int {
-	x, y := m.streams[a.stream], m.streams[b.stream]
-	o, q := &x.options[a.option], &y.options[b.option]
-	return cmp.Or(
-		cmp.Compare(y.class.Priority, x.class.Priority),
-		cmp.Compare(o.network, q.network),
-		cmp.Compare(o.pool.index, q.pool.index),
-	)
 }
 
 // pour sends what is left of some streams to the one pool that they reach, as far as
 // it has room.
 func (r *routing) pour(to []reach, left []float64) {
-	pool := r.model.streams[to[0].stream].options[to[0].option].pool
+	pool := r.model.pools[to[0].pool]
 	asked := 0.0 // engine-seconds per second
 	for _, t := range to {
 		asked += left[t.stream] * r.model.streams[t.stream].options[t.option].work

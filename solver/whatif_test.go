@@ -85,6 +85,11 @@ func TestCauses(t *testing.T) {
 			f.Options.Headroom = 0.2
 			s.Fleet = &f
 		},
+		InputPolicy: func(s *fleet.State) {
+			f := *s.Fleet
+			f.Options.Policy = fleet.PolicyEven
+			s.Fleet = &f
+		},
 		InputSizes: func(s *fleet.State) {
 			s.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {Mean: fleet.Tokens{Prompt: 1100, Output: 220}}}
 		},
@@ -93,7 +98,13 @@ func TestCauses(t *testing.T) {
 		before.Previous = mustPlan(t, before)
 		after.Previous = before.Previous
 		change(after)
-		for _, c := range Causes(before, after, func(s *fleet.State) (*fleet.Plan, error) { return Plan(s, solve) }) {
+		plan := func(s *fleet.State) (*fleet.Plan, error) {
+			if s.Fleet.Options.Policy == fleet.PolicyEven {
+				return planBy(t, fleet.PolicyEven, s), nil
+			}
+			return Plan(s, solve)
+		}
+		for _, c := range Causes(before, after, plan) {
 			if c.Error != "" || (c.Moved > 0.02) != (c.Input == input) {
 				t.Errorf("%s changed: %s alone moves %v %s", input, c.Input, c.Moved, c.Error)
 			}
