@@ -23,15 +23,21 @@ func TestLimits(t *testing.T) {
 		{"none", func(*fleet.State) {}, atB, map[fleet.PoolID]float64{"B": 100, "C": 20}, 0},
 		{
 			"a share at least", limit(fleet.Limit{FrontEnd: "A", Pool: "C", Min: 0.1, Max: 1}),
-			atA, map[fleet.PoolID]float64{"A": 81, "C": 9}, 0,
+			atA,
+			map[fleet.PoolID]float64{"A": 81, "C": 9},
+			0,
 		},
 		{
 			"a share at most", limit(fleet.Limit{FrontEnd: "B", Pool: "C", Max: 0.1}),
-			atB, map[fleet.PoolID]float64{"A": 8, "B": 100, "C": 12}, 0,
+			atB,
+			map[fleet.PoolID]float64{"A": 8, "B": 100, "C": 12},
+			0,
 		},
 		{
 			"of another class", limit(fleet.Limit{FrontEnd: "B", Pool: "C", Class: "other", Max: 0.1}),
-			atB, map[fleet.PoolID]float64{"B": 100, "C": 20}, 0,
+			atB,
+			map[fleet.PoolID]float64{"B": 100, "C": 20},
+			0,
 		},
 		{
 			"a share at most yields before a request is refused", func(s *fleet.State) {
@@ -39,7 +45,9 @@ func TestLimits(t *testing.T) {
 				limit(fleet.Limit{FrontEnd: "A", Pool: "C", Max: 0})(s)
 				ask(s, "A", "chat", 95)
 			},
-			atB, map[fleet.PoolID]float64{"A": 5, "B": 100, "C": 15}, 0,
+			atB,
+			map[fleet.PoolID]float64{"A": 5, "B": 100, "C": 15},
+			0,
 		},
 		{
 			"a pool's most is kept though requests are refused", func(s *fleet.State) {
@@ -48,13 +56,17 @@ func TestLimits(t *testing.T) {
 				ask(s, "B", "chat", 255)
 				ask(s, "C", "chat", 0)
 			},
-			atB, map[fleet.PoolID]float64{"A": 100, "B": 100, "C": 50}, 5,
+			atB,
+			map[fleet.PoolID]float64{"A": 100, "B": 100, "C": 50},
+			5,
 		},
 		{
 			"a pool's least", func(s *fleet.State) {
 				s.Fleet.Pools[2].MinRps = 70
 			},
-			atB, map[fleet.PoolID]float64{"B": 90, "C": 30}, 0,
+			atB,
+			map[fleet.PoolID]float64{"B": 90, "C": 30},
+			0,
 		},
 		{
 			"a pool's least is more than anybody asks for", func(s *fleet.State) {
@@ -62,7 +74,9 @@ func TestLimits(t *testing.T) {
 				ask(s, "A", "chat", 0)
 				ask(s, "B", "chat", 10)
 			},
-			atB, map[fleet.PoolID]float64{"C": 10}, 0,
+			atB,
+			map[fleet.PoolID]float64{"C": 10},
+			0,
 		},
 		{
 			"a pool's most is of work: twice the tokens, half of the requests", func(s *fleet.State) {
@@ -72,14 +86,18 @@ func TestLimits(t *testing.T) {
 				ask(s, "B", "chat", 150)
 				ask(s, "C", "chat", 0)
 			},
-			atB, map[fleet.PoolID]float64{"A": 50, "B": 50, "C": 40}, 10,
+			atB,
+			map[fleet.PoolID]float64{"A": 50, "B": 50, "C": 40},
+			10,
 		},
 		{
 			"a pool that is dear", func(s *fleet.State) {
 				s.Fleet.Pools[2].PriceSeconds = 0.040
 				ask(s, "A", "chat", 50)
 			},
-			atB, map[fleet.PoolID]float64{"A": 20, "B": 100}, 0,
+			atB,
+			map[fleet.PoolID]float64{"A": 20, "B": 100},
+			0,
 		},
 		{
 			"of a pool without an engine that is ready", func(s *fleet.State) {
@@ -88,7 +106,9 @@ func TestLimits(t *testing.T) {
 				ask(s, "A", "chat", 50)
 				ask(s, "C", "chat", 0)
 			},
-			atB, map[fleet.PoolID]float64{"A": 20, "B": 100}, 0,
+			atB,
+			map[fleet.PoolID]float64{"A": 20, "B": 100},
+			0,
 		},
 	}
 	for _, tt := range tests {
