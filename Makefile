@@ -58,6 +58,10 @@ fuzz: ## Fuzz the parsers of what strangers write
 test-llama: setup ## Measure at length what conversations find in llama.cpp's KV caches
 	WEIR_FIGURES=$(abspath out/test-llama.json) go test -count=1 -v -timeout 20m -run TestLlamaAtLength ./deploy
 
+.PHONY: test-capacity
+test-capacity: setup ## Measure at length how a profile that promises too much is found out
+	WEIR_FIGURES=$(abspath out/test-capacity.json) go test -count=1 -v -timeout 20m -run TestOverstatedAtLength ./deploy
+
 # BENCH_FOR=10m measures for longer than half a minute.
 BENCH_FOR ?= 30s
 

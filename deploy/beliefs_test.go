@@ -98,35 +98,3 @@ func TestASlowEngineIsNamed(t *testing.T) {
 	eventually(t, "nobody is named", 90*time.Second, func() bool { return len(odd()) == 0 })
 	l.endWhole()
 }
-
-// A profile that promises more than engines can do is not believed against their
-// queues: the factor falls with its reason, and comes back when they are well.
-func TestAProfileIsNotBelievedAgainstTheEvidence(t *testing.T) {
-	t.Parallel()
-	// At half of its capacity a pool's TTFT tells how large it is.
-	s := start(t, stage.Options{FleetFile: steadyFleet, Edit: func(text string) string {
-		return strings.NewReplacer("capacity: 40 rps", "capacity: 20 rps", "  demand: declared\n", "").Replace(text)
-	}})
-	for _, e := range s.Fleet.Pool("east").Engines {
-		setFaults(t, e, `{"slow":8}`)
-	}
-	l := startSteady(t, s, "profile")
-	eventually(t, "the factor falls", 60*time.Second, func() bool {
-		p := poolBelief(t, s, "east")
-		return p.CapacityFactor < 0.9 && p.FactorReason != ""
-	})
-	if p := poolBelief(t, s, "west"); p.CapacityFactor < 1 {
-		t.Errorf("pool west has a factor of %v because %s, though nothing is wrong there", p.CapacityFactor, p.FactorReason)
-	}
-	for _, e := range s.Fleet.Pool("east").Engines {
-		setFaults(t, e, `{}`)
-	}
-	lowest := 1.0 // it falls on for the seconds that the means remember
-	eventually(t, "the factor comes back", 60*time.Second, func() bool {
-		now := poolBelief(t, s, "east").CapacityFactor
-		lowest = min(lowest, now)
-		return now >= lowest+0.04
-	})
-	t.Logf("the factor fell to %.2f and rises again", lowest)
-	l.endWhole()
-}

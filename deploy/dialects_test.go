@@ -76,11 +76,11 @@ func (e *pageEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// says reads the only sample of a name on the page.
-func (e *pageEngine) says(t *testing.T, names []string) float64 {
+// sample reads the only sample of a page that has one of the names, with labels.
+func sample(t *testing.T, page string, names ...string) float64 {
 	t.Helper()
 	for _, name := range names {
-		for line := range strings.Lines(e.page) {
+		for line := range strings.Lines(page) {
 			if labels, ok := strings.CutPrefix(line, name+"{"); ok {
 				_, text, _ := strings.Cut(labels, "} ")
 				x, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
@@ -89,7 +89,7 @@ func (e *pageEngine) says(t *testing.T, names []string) float64 {
 			}
 		}
 	}
-	t.Fatalf("the page of %s has none of %q", e.version, names)
+	t.Fatalf("the page has none of %q:\n%s", names, page)
 	return 0
 }
 
@@ -183,7 +183,7 @@ func believed(t *testing.T, s *stage.Stage, engines map[fleet.EngineID]*pageEngi
 			}
 			for i, got := range []*admin.Told{b.Running, b.Waiting, b.KVUsage} {
 				words := wordsOf[e.dialect][i]
-				want := e.says(t, words)
+				want := sample(t, e.page, words...)
 				switch {
 				case got == nil || got.Value != want:
 					t.Errorf("%s: %s is %+v, want %v", e.version, words[0], got, want)

@@ -13,8 +13,11 @@ import (
 	"weir/fleet"
 )
 
+// steadyRps is what a steady load asks of each front-end.
+const steadyRps = 30
+
 // steady is a load that goes on while something happens: short conversations at
-// every front-end, half of them streams, at 60 a second in all.
+// every front-end, half of them streams.
 type steady struct {
 	t      *testing.T
 	stage  *stage.Stage
@@ -30,12 +33,18 @@ type steady struct {
 // startSteady begins the load and returns when it flows.
 func startSteady(t *testing.T, s *stage.Stage, name string) *steady {
 	t.Helper()
+	return startLoad(t, s, name, steadyRps)
+}
+
+// startLoad begins a load of so many requests a second at each front-end.
+func startLoad(t *testing.T, s *stage.Stage, name string, rps float64) *steady {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	l := &steady{t: t, stage: s, prefix: name, stop: stop, failed: map[string]stage.Reply{}}
 	for i, fe := range s.Fleet.FrontEnds {
 		client := stage.NewClient()
 		l.under.Go(func() {
-			stage.Arrive(ctx, 30, uint64(i), func(n int) { l.send(fe.ID, client, n) })
+			stage.Arrive(ctx, rps, uint64(i), func(n int) { l.send(fe.ID, client, n) })
 		})
 	}
 	l.flow(30)
