@@ -22,16 +22,10 @@ func beliefs(t *testing.T, s *stage.Stage) *admin.Beliefs {
 	return b
 }
 
-func poolBelief(t *testing.T, s *stage.Stage, id fleet.PoolID) *admin.PoolBelief {
+// adminPage asks it as a program would.
+func adminPage(t *testing.T, s *stage.Stage, path string, into any) {
 	t.Helper()
-	b := beliefs(t, s)
-	for i := range b.Pools {
-		if b.Pools[i].Pool == id {
-			return &b.Pools[i]
-		}
-	}
-	t.Fatalf("nothing is believed of pool %s", id)
-	return nil
+	check(t, json.Unmarshal([]byte(page(t, s.AdminAddress("weir"), path)), into))
 }
 
 func text(x *float64) string {

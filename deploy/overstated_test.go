@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -81,9 +80,8 @@ func (o *overstated) now() (m moment) {
 	<-o.asked.C
 	var b admin.Beliefs
 	var p fleet.Plan
-	address := o.stage.AdminAddress("weir")
-	check(o.t, json.Unmarshal([]byte(page(o.t, address, "/beliefs")), &b))
-	check(o.t, json.Unmarshal([]byte(page(o.t, address, "/plan")), &p))
+	adminPage(o.t, o.stage, "/beliefs", &b)
+	adminPage(o.t, o.stage, "/plan", &p)
 	for _, pool := range b.Pools {
 		if pool.Pool == "near" {
 			m.factor, m.reason = pool.CapacityFactor, pool.FactorReason
