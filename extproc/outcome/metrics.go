@@ -10,27 +10,29 @@ import (
 
 // metrics are totals since the start, by class and pool; views bound them.
 type metrics struct {
-	outcomes          *prometheus.CounterVec
-	ttft, tbt         *prometheus.HistogramVec
-	prompt, output    *prometheus.CounterVec
-	requests, guessed *prometheus.CounterVec
+	outcomes               *prometheus.CounterVec
+	ttft, tbt, byCache     *prometheus.HistogramVec
+	prompt, output, cached *prometheus.CounterVec
+	requests, guessed      *prometheus.CounterVec
 }
 
 func newMetrics() metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_extproc_" + name + "_total", Help: help}, labels)
 	}
-	histogram := func(name, help string, from, to float64) *prometheus.HistogramVec {
+	histogram := func(name, help string, from, to float64, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "weir_extproc_" + name + "_seconds", Help: help, Buckets: bounds(from, to),
-		}, []string{"class", "pool"})
+		}, append([]string{"class", "pool"}, labels...))
 	}
 	return metrics{
 		outcomes: counter("attempts", "Attempts at engines, by what became of them.", "class", "pool", "outcome"),
 		ttft:     histogram("time_to_first_token", "Time from the first byte sent to an engine to the first byte of its streamed answer's body; of slow attempts, what was waited.", 0.01, 180),
 		tbt:      histogram("time_between_tokens", "Mean time between the tokens of each streamed answer.", 0.001, 3),
+		byCache:  histogram("time_to_first_token_by_cache", "Time to first token of whole streamed answers that say how much of the prompt was cached: a hit is at least half.", 0.01, 180, "cache"),
 		prompt:   counter("prompt_tokens", "Prompt tokens of requests that were answered.", "class"),
 		output:   counter("output_tokens", "Output tokens of requests that were answered.", "class"),
+		cached:   counter("cached_prompt_tokens", "Prompt tokens found in an engine's KV cache, as answers say.", "class"),
 		requests: counter("requests_with_tokens", "Requests whose tokens are counted.", "class"),
 		guessed:  counter("requests_with_estimated_tokens", "Requests whose tokens are estimated from bytes, their answers not saying.", "class"),
 	}
@@ -61,14 +63,29 @@ func (m *metrics) tokens(c fleet.ClassID, u usage) {
 	}
 }
 
+// cache tells turns that found their conversation in an engine's KV cache from those
+// that had to compute it.
+func (m *metrics) cache(e *entry, p place) {
+	m.cached.WithLabelValues(string(p.class)).Add(e.cached.value)
+	if !e.stream || !e.first.known || !e.prompt.known || !e.cached.known {
+		return
+	}
+	found := "miss"
+	if e.cached.value >= e.prompt.value/2 {
+		found = "hit"
+	}
+	m.byCache.WithLabelValues(string(p.class), string(p.pool), found).Observe(e.first.value)
+}
+
 // forget drops the metrics of a class that is no more.
 func (m *metrics) forget(c fleet.ClassID) {
 	of := prometheus.Labels{"class": string(c)}
-	for _, each := range []*prometheus.CounterVec{m.outcomes, m.prompt, m.output, m.requests, m.guessed} {
+	for _, each := range []*prometheus.CounterVec{m.outcomes, m.prompt, m.output, m.cached, m.requests, m.guessed} {
 		each.DeletePartialMatch(of)
 	}
-	m.ttft.DeletePartialMatch(of)
-	m.tbt.DeletePartialMatch(of)
+	for _, each := range []*prometheus.HistogramVec{m.ttft, m.tbt, m.byCache} {
+		each.DeletePartialMatch(of)
+	}
 }
 
 // RegisterMetrics has what the recorder counts collected.
@@ -76,7 +93,7 @@ func (r *Recorder) RegisterMetrics(to prometheus.Registerer) error {
 	m, c := &r.metrics, &r.Counters
 	var errs []error
 	for _, each := range []prometheus.Collector{
-		m.outcomes, m.ttft, m.tbt, m.prompt, m.output, m.requests, m.guessed,
+		m.outcomes, m.ttft, m.tbt, m.byCache, m.prompt, m.output, m.cached, m.requests, m.guessed,
 		total("log_entries", "Entries of Envoy's access log.", c.Entries.Load),
 		total("log_entries_elsewhere", "Entries of the access log that say nothing of an engine.", c.Elsewhere.Load),
 		total("log_entries_unknown", "Entries of the access log of an engine that its class does not have.", c.Unknown.Load),

@@ -196,6 +196,7 @@ func (r *Recorder) tokens(e *entry, p place) {
 	c.tokens.Output += u.output
 	c.tokens.Cached += e.cached.value
 	r.metrics.tokens(e.class, u)
+	r.metrics.cache(e, p)
 	if e.stream && u.believable && u.output >= 2 {
 		r.tbt(p, e.decode.value/(u.output-1))
 	}

@@ -2,6 +2,8 @@ package outcome
 
 import (
 	"fmt"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,9 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/proto"
 
 	"weir/fleet"
@@ -334,4 +339,52 @@ func FuzzReceive(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Turns that found their conversation in a cache are told from those that did not, by
+// what answers say of themselves; those that say nothing are in neither.
+func TestFirstTokensByCache(t *testing.T) {
+	answer := func(after time.Duration, usage map[string]any, more ...func(*logv3.HTTPAccessLogEntry)) *logv3.HTTPAccessLogEntry {
+		return line(requestEnd, append([]func(*logv3.HTTPAccessLogEntry){streamed, first(after), decoded(time.Second), says(usage)}, more...)...)
+	}
+	r := recorder()
+	r.receive(message(
+		answer(4*time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 0}),
+		answer(3*time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 499}),
+		answer(2*time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 500}),
+		answer(time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 999}, at("10.0.0.2")),
+		answer(time.Second, map[string]any{"prompt": 10, "output": 5, "cached": 990}, at("10.0.1.1")), // Anthropic's prompt is what was not
+		answer(9*time.Second, map[string]any{"prompt": 1000, "output": 5}),
+		answer(9*time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 7}, clientLeft),
+		answer(9*time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 7}, code(500)),
+		line(attemptEnd, streamed, first(9*time.Second), decoded(time.Second)),
+		line(requestEnd, whole, first(9*time.Second), decoded(1), bytes(400, 400)),
+	), noon)
+	for _, want := range []string{
+		`_seconds_count{cache="miss",class="chat",pool="a"} 2`, `_seconds_sum{cache="miss",class="chat",pool="a"} 7`,
+		`_seconds_count{cache="hit",class="chat",pool="a"} 2`, `_seconds_sum{cache="hit",class="chat",pool="a"} 3`,
+		`_seconds_count{cache="hit",class="chat",pool="b"} 1`,
+	} {
+		if got := collected(t, r.metrics.byCache); !strings.Contains(got, want+"\n") {
+			t.Errorf("no line ending in %s in\n%s", want, got)
+		}
+	}
+	if got := testutil.ToFloat64(r.metrics.cached); got != 0+499+500+999+990 {
+		t.Errorf("%v cached tokens, want those of whole answers", got)
+	}
+	r.Swap(&fleet.View{})
+	if got := collected(t, r.metrics.byCache) + collected(t, r.metrics.cached); got != "" {
+		t.Errorf("of a class that is no more there is left:\n%s", got)
+	}
+}
+
+func collected(t *testing.T, c prometheus.Collector) string {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	if err := r.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	page := httptest.NewRecorder()
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest("GET", "/", nil))
+	return page.Body.String()
 }
