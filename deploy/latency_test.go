@@ -60,10 +60,12 @@ func ask(s *stage.Stage, model, name string, stream bool, tokens int) stage.Call
 // measures are the metrics of a weir-extproc.
 type measures map[string]*dto.MetricFamily
 
-func measuresOf(t *testing.T, s *stage.Stage) measures {
+func measuresOf(t *testing.T, s *stage.Stage) measures { return measuresAt(t, s, "home") }
+
+func measuresAt(t *testing.T, s *stage.Stage, id fleet.FrontEndID) measures {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(page(t, s.AdminAddress("extproc-home"), "/metrics")))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(page(t, s.AdminAddress("extproc-"+string(id)), "/metrics")))
 	check(t, err)
 	return families
 }
