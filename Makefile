@@ -52,9 +52,7 @@ fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzR
 
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers of what strangers write
-	for target in $(fuzzed); do \
-		go test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZ_FOR) -fuzzminimizetime 1x -parallel 2 "$${target%:*}"; \
-	done
+	for target in $(fuzzed); do tools/fuzz $$target $(FUZZ_FOR); done
 
 .PHONY: test-llama
 test-llama: setup ## Measure at length what conversations find in llama.cpp's KV caches
