@@ -37,6 +37,7 @@ type parser struct {
 	steps  int
 
 	unescaped int // bytes of strings whose escapes were read
+	models    int // keys of the body that are "model" in any case
 }
 
 // read returns what is wanted of a JSON body. A body without a model still
@@ -54,8 +55,11 @@ func (w *wanted) read(ctx context.Context, body io.Reader) (facts, error) {
 	if w.fingerprint {
 		p.facts.fingerprint = p.print.sum(p.facts.model)
 	}
-	if p.facts.model == "" {
+	switch {
+	case p.facts.model == "":
 		return p.facts, errNoModel
+	case p.models > 1: // engines that do not heed case would read one of the others
+		return facts{}, errCase
 	}
 	return p.facts, nil
 }
@@ -90,6 +94,9 @@ func (p *parser) body() error {
 }
 
 func (p *parser) topLevel(name []byte) error {
+	if len(name) == len("model") && bytes.EqualFold(name, []byte("model")) {
+		p.models++
+	}
 	if string(name) == "model" {
 		return p.model()
 	}

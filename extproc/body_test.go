@@ -2,7 +2,9 @@ package extproc
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,10 +16,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-func gzipped(t testing.TB, body string) []byte {
+// compressed returns what a compressor that writes to out makes of a body.
+func compressed(t testing.TB, body string, open func(out io.Writer) io.WriteCloser) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
+	z := open(&out)
 	if _, err := io.WriteString(z, body); err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +28,28 @@ func gzipped(t testing.TB, body string) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+func gzipped(t testing.TB, body string) []byte {
+	t.Helper()
+	return compressed(t, body, func(out io.Writer) io.WriteCloser { return gzip.NewWriter(out) })
+}
+
+func zlibbed(t testing.TB, body string) []byte {
+	t.Helper()
+	return compressed(t, body, func(out io.Writer) io.WriteCloser { return zlib.NewWriter(out) })
+}
+
+// deflated is without zlib's header and checksum.
+func deflated(t testing.TB, body string) []byte {
+	t.Helper()
+	return compressed(t, body, func(out io.Writer) io.WriteCloser {
+		z, err := flate.NewWriter(out, flate.DefaultCompression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return z
+	})
 }
 
 // chatTable wants a fingerprint and these fields of a body.
@@ -50,8 +75,22 @@ func TestReadModel(t *testing.T) {
 		{"repeat after a long body", `{"model":"m","pad":"` + strings.Repeat("p", 1<<20) + `","model":"m"}`, "", errDuplicate},
 		{"repeat inside", `{"model":"m","tool":{"a":1,"a":2}}`, "", errDuplicate},
 		{"other case", `{"MODEL":"m"}`, "", errNoModel},
+		{"other case besides", `{"model":"m","Model":"n"}`, "", errCase},
+		{"other case before", `{"mODel":null,"model":"m"}`, "", errCase},
+		{"other case twice", `{"Model":"m","MODEL":"n"}`, "", errNoModel},
+		{"other case inside", `{"model":"m","tool":{"Model":"n"}}`, "m", nil},
+		{"alike", `{"model":"m","models":["n"],"modem":"o"}`, "m", nil},
+		{"null", `{"model":null}`, "", errNoModel},
+		{"number", `{"model":7}`, "", errNoModel},
+		{"empty", `{"model":""}`, "", errNoModel},
 		{"no UTF-8 elsewhere", "{\"user\":\"\xff\xfe\",\"\xe2\":[\"a\xe2\x82\"],\"model\":\"m\"}", "m", nil},
 		{"lone surrogate elsewhere", `{"user":"\ud800","model":"m"}`, "m", nil},
+		{"no UTF-8 in the model", "{\"model\":\"m\xff\"}", "m\xff", nil},
+		{"lone surrogate in the model", `{"model":"m\ud800"}`, "m\ufffd", nil},
+		{"control character", "{\"model\":\"m\",\"user\":\"\x01\"}", "", errSyntax},
+		{"byte order mark", "\ufeff" + `{"model":"m"}`, "", errSyntax},
+		{"UTF-16", "\xff\xfe{\x00\"\x00m\x00", "", errSyntax},
+		{"UTF-16 without a mark", "{\x00\"\x00m\x00", "", errSyntax},
 		{"big number", `{"seed":9007199254740993,"x":1e999,"model":"m"}`, "m", nil},
 		{"array model", `{"model":["m"]}`, "", errNoModel},
 		{"object model", `{"model":{"id":"m"}}`, "", errNoModel},
@@ -61,6 +100,8 @@ func TestReadModel(t *testing.T) {
 		{"cut in a string", `{"model":"m`, "", errSyntax},
 		{"cut after a member", `{"model":"m",`, "", errSyntax},
 		{"two documents", `{"model":"m"}{"model":"n"}`, "", errSyntax},
+		{"zero byte behind", "{\"model\":\"m\"}\x00", "", errSyntax},
+		{"single quotes", `{'model':'m'}`, "", errSyntax},
 		{"comment", `{"model":"m"} // m`, "", errSyntax},
 		{"NaN", `{"model":"m","temperature":NaN}`, "", errSyntax},
 	}
@@ -145,30 +186,39 @@ func zstandard(t testing.TB, body string) []byte {
 	return z.EncodeAll([]byte(body), nil)
 }
 
+// packed is a compressed body and what is wrong with it.
+type packed struct {
+	name string
+	body []byte
+	want error
+}
+
 func TestCompressed(t *testing.T) {
 	t.Parallel()
-	for encoding, pack := range map[string]func(testing.TB, string) []byte{"GZIP": gzipped, "zstd": zstandard} {
+	for name, pack := range map[string]func(testing.TB, string) []byte{
+		"GZIP": gzipped, "x-gzip": gzipped, "zstd": zstandard, "deflate": zlibbed, "deflate, bare": deflated,
+	} {
+		encoding, _, bare := strings.Cut(name, ",")
 		good := pack(t, `{"messages":[],"model":"m"}`)
 		broken := bytes.Clone(good)
 		broken[len(broken)-1] ^= 1 // its checksum or length
 		bomb := pack(t, `{"pad":"`+strings.Repeat("0", 2*minInflated)+`","model":"m"}`)
 		late := pack(t, `{"model":"m"}`+strings.Repeat(" ", 2*minInflated))
-		tests := []struct {
-			name string
-			body []byte
-			want error
-		}{
+		tests := []packed{
 			{"good", good, nil},
 			{"a dense prompt", pack(t, `{"pad":"`+strings.Repeat("again ", 50_000)+`","model":"m"}`), nil},
 			{"not compressed", []byte(`{"model":"m"}`), errEncoding},
 			{"cut", good[:len(good)-10], errEncoding},
-			{"wrong checksum", broken, errEncoding},
+			{"something behind", append(bytes.Clone(good), "more"...), errEncoding},
 			{"bomb", bomb, errTooLarge},
 			{"bomb after the object", late, errTooLarge},
 			{"not JSON", pack(t, `model=m`), errSyntax},
 		}
+		if !bare { // which has no checksum
+			tests = append(tests, packed{"wrong checksum", broken, errEncoding})
+		}
 		for _, tt := range tests {
-			t.Run(encoding+" "+tt.name, func(t *testing.T) {
+			t.Run(name+" "+tt.name, func(t *testing.T) {
 				t.Parallel()
 				h := headOf(post("/", "content-encoding: "+encoding))
 				got, err := chatTable().read(t.Context(), h, tt.body)
@@ -196,6 +246,8 @@ func TestInspectable(t *testing.T) {
 		{"content-encoding: identity", nil},
 		{"content-encoding:  gzip ", nil},
 		{"content-encoding: zstd", nil},
+		{"content-encoding: deflate", nil},
+		{"content-encoding: X-Gzip", nil},
 		{"content-encoding: br", errEncoding},
 		{"content-encoding: gzip, gzip", errEncoding},
 	}

@@ -23,7 +23,7 @@ type Counters struct {
 	KeyHeader, KeyBody, KeyFingerprint, KeyRandom atomic.Uint64
 
 	// Why a body told no model, whatever was done about it.
-	ContentType, Encoding, TooLarge, Syntax, NotObject, NoModel, Duplicate, TooMany atomic.Uint64
+	ContentType, Encoding, TooLarge, Syntax, NotObject, NoModel, Duplicate, Case, TooMany atomic.Uint64
 }
 
 func (c *Counters) count(d *decision, unread error) {
@@ -79,6 +79,8 @@ func (c *Counters) ofUnread(err error) *atomic.Uint64 {
 		return &c.NoModel
 	case errors.Is(err, errDuplicate):
 		return &c.Duplicate
+	case errors.Is(err, errCase):
+		return &c.Case
 	case errors.Is(err, errTooMany):
 		return &c.TooMany
 	default:

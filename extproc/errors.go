@@ -11,12 +11,13 @@ import (
 // can be read: …".
 var (
 	errContentType = errors.New("its content-type is not application/json")
-	errEncoding    = errors.New("its content-encoding is not gzip, zstd or none, or is broken")
+	errEncoding    = errors.New("its content-encoding is not gzip, deflate, zstd or none, or is broken")
 	errTooLarge    = errors.New("its content grows too large when it is decompressed")
 	errSyntax      = errors.New("its body is not valid JSON")
 	errNotObject   = errors.New("its body is not a JSON object")
 	errNoModel     = errors.New(`its body has no string "model"`)
 	errDuplicate   = errors.New("its body has an object with a repeated key")
+	errCase        = errors.New(`its body has a second key that is "model" but for upper case`)
 	errTooMany     = errors.New("its body has too many keys or values")
 	errGone        = errors.New("the request ended before its body was read")
 )
@@ -24,7 +25,7 @@ var (
 // harmful says whether a body is refused whatever the headers say of its class: it
 // may mean another model to an engine, or was made to take long.
 func harmful(unread error) bool {
-	return errors.Is(unread, errDuplicate) || errors.Is(unread, errTooMany)
+	return errors.Is(unread, errDuplicate) || errors.Is(unread, errCase) || errors.Is(unread, errTooMany)
 }
 
 // maxEcho bounds what a refusal repeats of a client's own words, in bytes.

@@ -2,7 +2,9 @@ package extproc
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"io"
 	"mime"
@@ -25,15 +27,25 @@ func (h *head) inspectable() error {
 		return errContentType
 	}
 	switch h.encoding() {
-	case "", "identity", "gzip", "zstd":
+	case identity, "gzip", "deflate", "zstd":
 		return nil
 	}
 	return errEncoding
 }
 
+// identity is the encoding of a body that is not compressed.
+const identity = ""
+
+// encoding is how the body is compressed. "x-gzip" is gzip's older name.
 func (h *head) encoding() string {
 	encoding, _ := h.value("content-encoding")
-	return strings.ToLower(strings.TrimSpace(encoding))
+	switch encoding = strings.ToLower(strings.TrimSpace(encoding)); encoding {
+	case "identity":
+		return identity
+	case "x-gzip":
+		return "gzip"
+	}
+	return encoding
 }
 
 func isJSON(contentType string) bool {
@@ -44,7 +56,7 @@ func isJSON(contentType string) bool {
 // read reads of a whole body what the table wants.
 func (t *Table) read(ctx context.Context, h *head, body []byte) (facts, error) {
 	encoding := h.encoding()
-	if encoding == "" || encoding == "identity" {
+	if encoding == identity {
 		if len(body) > maxNames*leastName { // a smaller one cannot hold too much
 			if err := new(shape).add(body); err != nil {
 				return facts{}, err
@@ -53,29 +65,49 @@ func (t *Table) read(ctx context.Context, h *head, body []byte) (facts, error) {
 		return t.wanted.read(ctx, bytes.NewBuffer(body)) // a Buffer is read without a copy
 	}
 	limit := min(int(t.bodyLimit), max(minInflated, maxInflateRatio*len(body)))
-	from, err := inflate(encoding, body)
+	packed := bytes.NewReader(body)
+	from, err := inflate(encoding, packed)
 	if err != nil {
 		return facts{}, errEncoding
 	}
 	defer from.Close()
 	src := &inflated{from: from, left: limit}
 	f, err := t.wanted.read(ctx, src)
-	if src.err != nil {
+	switch {
+	case src.err != nil:
 		return facts{}, src.err
+	case err == nil && packed.Len() > 0: // something follows the compressed content
+		return facts{}, errEncoding
 	}
 	return f, err
 }
 
 // inflate opens a decompressor that works in this goroutine alone.
-func inflate(encoding string, body []byte) (io.ReadCloser, error) {
-	if encoding == "gzip" {
-		return gzip.NewReader(bytes.NewReader(body))
+func inflate(encoding string, packed *bytes.Reader) (io.ReadCloser, error) {
+	switch encoding {
+	case "gzip":
+		return gzip.NewReader(packed)
+	case "deflate":
+		return undeflate(packed)
 	}
-	z, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, err
 	}
 	return z.IOReadCloser(), nil
+}
+
+// undeflate reads what is called deflate: the zlib format, as RFC 9110 has it, or
+// what some clients send in its place, the bare deflate format.
+func undeflate(packed *bytes.Reader) (io.ReadCloser, error) {
+	z, err := zlib.NewReader(packed)
+	if err == nil {
+		return z, nil
+	}
+	if _, err := packed.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return flate.NewReader(packed), nil
 }
 
 // inflated reads a decompressor within bounds, and remembers what stopped it.

@@ -59,6 +59,7 @@ func (c *Counters) register(r prometheus.Registerer) error {
 			{"not_object", &c.NotObject},
 			{"no_model", &c.NoModel},
 			{"duplicate", &c.Duplicate},
+			{"case", &c.Case},
 			{"too_many", &c.TooMany},
 		}),
 	)
