@@ -26,6 +26,17 @@ func Overloaded() []byte {
 	return openAIError("capacity is short: retry later", "rate_limit_error", "overloaded")
 }
 
+// tooLarge words the refusal of a body larger than the limit.
+const tooLarge, tooLargeCode = "the request is larger than this front-end takes", "request_too_large"
+
+// TooLarge answers a request whose body is larger than the limit.
+func TooLarge() []byte { return openAIError(tooLarge, "invalid_request_error", tooLargeCode) }
+
+// Busy answers a request for whose body there is no room.
+func Busy() []byte {
+	return openAIError("this front-end is reading as many request bodies as it can: retry", "server_error", "front_end_busy")
+}
+
 // openAIError is an error body in the shape that OpenAI's clients read.
 func openAIError(message, kind, code string) []byte {
 	type detail struct {

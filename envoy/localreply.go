@@ -15,7 +15,7 @@ func localReplies() *hcmv3.LocalReplyConfig {
 		mapReply("no engine of this class is ready: retry later", "no_engine", "UH", "NC", "UO"),
 		mapReply("the engine failed before it answered: retry", "engine_failed", "UF", "UC", "UR", "UPE", "URX", "LR"),
 		mapReply("the engine did not answer in time", "engine_timeout", "UT", "SI", "DT"),
-		mapStatus(413, "the request is larger than this front-end takes", "request_too_large"),
+		mapStatus(413, tooLarge, tooLargeCode),
 		mapStatus(431, "the request's headers are larger than this front-end takes", "headers_too_large"),
 	}}
 }

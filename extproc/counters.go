@@ -6,13 +6,15 @@ import (
 )
 
 // Counters count what the server did since it began. Every request that it
-// decided about is in exactly one of the first five.
+// decided about is in exactly one of the first seven.
 type Counters struct {
 	Admitted     atomic.Uint64
 	Shed         atomic.Uint64
 	NoEngine     atomic.Uint64 // no engine of the class is ready
 	UnknownModel atomic.Uint64 // no class for that model
 	Unreadable   atomic.Uint64 // no model can be read, and no class is named for that
+	TooLong      atomic.Uint64 // the body is longer than the limit
+	Busy         atomic.Uint64 // there is no room for the body, and the headers do not decide
 
 	PassedThrough atomic.Uint64 // requests without a body that no class matches
 	NoTable       atomic.Uint64 // requests left to Envoy, since nothing was heard of the control plane yet
@@ -23,7 +25,7 @@ type Counters struct {
 	KeyHeader, KeyBody, KeyFingerprint, KeyRandom atomic.Uint64
 
 	// Why a body told no model, whatever was done about it.
-	ContentType, Encoding, TooLarge, Syntax, NotObject, NoModel, Duplicate, Case, TooMany atomic.Uint64
+	ContentType, Encoding, TooLarge, Syntax, NotObject, NoModel, Duplicate, Case, TooMany, Length, Budget atomic.Uint64
 }
 
 func (c *Counters) count(d *decision, unread error) {
@@ -47,6 +49,10 @@ func (c *Counters) ofDecision(d *decision) *atomic.Uint64 {
 		return &c.NoEngine
 	case reasonUnknownModel:
 		return &c.UnknownModel
+	case reasonTooLarge:
+		return &c.TooLong
+	case reasonBusy:
+		return &c.Busy
 	default:
 		return &c.Unreadable
 	}
@@ -83,6 +89,10 @@ func (c *Counters) ofUnread(err error) *atomic.Uint64 {
 		return &c.Case
 	case errors.Is(err, errTooMany):
 		return &c.TooMany
+	case errors.Is(err, errTooLong):
+		return &c.Length
+	case errors.Is(err, errBusy):
+		return &c.Budget
 	default:
 		return &c.Syntax
 	}

@@ -1,5 +1,7 @@
 package extproc
 
+import "errors"
+
 // decision is what becomes of a request.
 type decision struct {
 	class   *class // nil: it belongs to none
@@ -13,8 +15,15 @@ type decision struct {
 // what was read of its body and why no more was (nil: nothing more was needed).
 func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 	d := decision{model: f.model}
-	if harmful(unread) {
+	switch {
+	case harmful(unread):
 		d.refusal = badRequest(unread)
+	case errors.Is(unread, errTooLong):
+		d.refusal = tooLarge()
+	case errors.Is(unread, errBusy) && !t.headersDecide(h):
+		d.refusal = busy(random)
+	}
+	if d.refusal != nil {
 		return d
 	}
 	d.class = t.classOf(h, f.model)

@@ -19,6 +19,8 @@ var (
 	errDuplicate   = errors.New("its body has an object with a repeated key")
 	errCase        = errors.New(`its body has a second key that is "model" but for upper case`)
 	errTooMany     = errors.New("its body has too many keys or values")
+	errTooLong     = errors.New("its body is larger than the limit")
+	errBusy        = errors.New("there is no room for its body")
 	errGone        = errors.New("the request ended before its body was read")
 )
 
@@ -48,6 +50,8 @@ const (
 	reasonUnknownModel
 	reasonNoEngine
 	reasonShed
+	reasonTooLarge
+	reasonBusy
 )
 
 func badRequest(why error) *refusal {
@@ -78,6 +82,23 @@ func shed(key uint64) *refusal {
 		status: 429, reason: reasonShed, details: "weir_shed",
 		retryAfterSeconds: 5 + int(mix(key)%5),
 		body:              envoy.Overloaded(),
+	}
+}
+
+// tooLarge says what Envoy says of a body whose length shows only as it comes.
+func tooLarge() *refusal {
+	return &refusal{
+		status: 413, reason: reasonTooLarge, details: "weir_too_large",
+		body: envoy.TooLarge(),
+	}
+}
+
+// busy asks the client to come back in 1 to 3 seconds, by when the bodies are read.
+func busy(random uint64) *refusal {
+	return &refusal{
+		status: 503, reason: reasonBusy, details: "weir_busy",
+		retryAfterSeconds: 1 + int(mix(random)%3),
+		body:              envoy.Busy(),
 	}
 }
 

@@ -46,6 +46,7 @@ type Server struct {
 	table    atomic.Pointer[Table]
 	health   *health.Server
 	ledger   ledger
+	bodies   budget
 	counters Counters
 	deciding prometheus.Histogram
 	log      *zap.Logger
@@ -53,10 +54,18 @@ type Server struct {
 
 // New returns a server without a table.
 func New(log *zap.Logger) *Server {
-	s := &Server{health: health.NewServer(), ledger: newLedger(), deciding: newDeciding(), log: log}
+	s := &Server{
+		health: health.NewServer(), ledger: newLedger(), deciding: newDeciding(), log: log,
+		bodies: budget{limit: DefaultBudget, began: time.Now()},
+	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	return s
 }
+
+// SetBudget bounds the bytes of request bodies that are held at once, in place of
+// [DefaultBudget]; before the first request. What comes beyond it is decided by its
+// headers, or asked to come again.
+func (s *Server) SetBudget(bytes int64) { s.bodies.limit = bytes }
 
 // ServerOptions are what the gRPC server must be made with: bodies come in one
 // message, and every request in flight at Envoy holds a stream.
@@ -107,6 +116,7 @@ type exchange struct {
 	table *Table
 	head  head
 	phase phase
+	claim claim          // of room for the body
 	class fleet.ClassID  // where it was admitted to
 	pick  fleet.EngineID // empty: nowhere
 }
@@ -134,6 +144,9 @@ func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 		if err == nil {
 			if out := s.timed(stream.Context(), &x, m); out != nil {
 				err = stream.Send(out)
+			}
+			if x.phase == settled {
+				s.letGo(&x)
 			}
 		}
 		if err != nil {
@@ -193,13 +206,38 @@ func (s *Server) onHeaders(x *exchange, m *extprocv3.HttpHeaders) *extprocv3.Pro
 	case nothing:
 		return onRequestHeaders(s.wave(x))
 	case theBody:
-		if err := x.head.inspectable(); err != nil {
+		if err := s.mayAsk(x); err != nil {
 			return onRequestHeaders(s.settle(x, facts{}, err))
 		}
 		x.phase = awaitingBody
 		return askForBody()
 	default:
 		return onRequestHeaders(s.settle(x, facts{}, nil))
+	}
+}
+
+// mayAsk says why a body is not to be asked for, nil if it may be, for which room is
+// claimed then.
+func (s *Server) mayAsk(x *exchange) error {
+	if err := x.head.inspectable(); err != nil {
+		return err
+	}
+	length := x.head.length()
+	if length > x.table.bodyLimit {
+		return errTooLong
+	}
+	var ok bool
+	if x.claim, ok = s.bodies.ask(x.table.cost(&x.head, length), time.Now()); !ok {
+		return errBusy
+	}
+	return nil
+}
+
+// letGo gives back the room for a body that is needed no more.
+func (s *Server) letGo(x *exchange) {
+	if x.claim != (claim{}) {
+		s.bodies.release(x.claim, time.Now())
+		x.claim = claim{}
 	}
 }
 
@@ -211,6 +249,10 @@ func (s *Server) onBody(ctx context.Context, x *exchange, body []byte) *extprocv
 		}
 		return onRequestBody(s.settle(x, facts{}, nil))
 	}
+	var ok bool
+	if x.claim, ok = s.bodies.receive(x.claim, x.table.cost(&x.head, int64(len(body))), time.Now()); !ok {
+		return onRequestBody(s.settle(x, facts{}, errBusy))
+	}
 	f, err := x.table.read(ctx, &x.head, body)
 	if errors.Is(err, errGone) {
 		return nil
@@ -220,7 +262,7 @@ func (s *Server) onBody(ctx context.Context, x *exchange, body []byte) *extprocv
 
 // wave lets a request through that needs no decision.
 func (s *Server) wave(x *exchange) reply {
-	*x = exchange{phase: settled}
+	*x = exchange{phase: settled, claim: x.claim}
 	s.counters.PassedThrough.Add(1)
 	return pass()
 }
@@ -231,7 +273,7 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 	d := x.table.decide(&x.head, f, err, rand.Uint64())
 	s.counters.count(&d, err)
 	s.ledger.arrive(&d, x.head.clientRetry())
-	*x = exchange{phase: settled}
+	*x = exchange{phase: settled, claim: x.claim}
 	if d.refusal != nil {
 		return refuse(d.refusal)
 	}
@@ -241,6 +283,7 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 }
 
 func (s *Server) leave(x *exchange) {
+	s.letGo(x)
 	if x.phase != settled {
 		s.counters.Undecided.Add(1)
 	}

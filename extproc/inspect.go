@@ -64,14 +64,13 @@ func (t *Table) read(ctx context.Context, h *head, body []byte) (facts, error) {
 		}
 		return t.wanted.read(ctx, bytes.NewBuffer(body)) // a Buffer is read without a copy
 	}
-	limit := min(int(t.bodyLimit), max(minInflated, maxInflateRatio*len(body)))
 	packed := bytes.NewReader(body)
 	from, err := inflate(encoding, packed)
 	if err != nil {
 		return facts{}, errEncoding
 	}
 	defer from.Close()
-	src := &inflated{from: from, left: limit}
+	src := &inflated{from: from, left: t.mayInflateTo(int64(len(body)))}
 	f, err := t.wanted.read(ctx, src)
 	switch {
 	case src.err != nil:
@@ -80,6 +79,26 @@ func (t *Table) read(ctx context.Context, h *head, body []byte) (facts, error) {
 		return facts{}, errEncoding
 	}
 	return f, err
+}
+
+// mayInflateTo is what a compressed body of so many bytes may grow to.
+func (t *Table) mayInflateTo(length int64) int64 {
+	return min(t.bodyLimit, max(minInflated, maxInflateRatio*length))
+}
+
+// cost is the memory that reading a body of so many bytes may take. A length below 0
+// is not known.
+func (t *Table) cost(h *head, length int64) int64 {
+	if length < 0 {
+		length = unsaidLength
+	}
+	switch h.encoding() {
+	case identity:
+		return length
+	case "zstd":
+		return length + t.mayInflateTo(length) + maxWindow
+	}
+	return length + t.mayInflateTo(length)
 }
 
 // inflate opens a decompressor that works in this goroutine alone.
@@ -113,14 +132,14 @@ func undeflate(packed *bytes.Reader) (io.ReadCloser, error) {
 // inflated reads a decompressor within bounds, and remembers what stopped it.
 type inflated struct {
 	from  io.Reader
-	left  int
+	left  int64 // bytes
 	shape shape
 	err   error
 }
 
 func (r *inflated) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
-	if r.left -= n; r.left < 0 {
+	if r.left -= int64(n); r.left < 0 {
 		r.err = errTooLarge
 		return 0, r.err
 	}

@@ -11,12 +11,14 @@ import (
 
 // RegisterMetrics has the server's counters and its requests in flight collected.
 func (s *Server) RegisterMetrics(r prometheus.Registerer) error {
+	held := prometheus.GaugeOpts{Name: "weir_extproc_body_bytes", Help: "Memory that the bodies which are being read may take."}
 	serving := prometheus.GaugeOpts{Name: "weir_extproc_serving", Help: "1 once the control plane was heard: there is a table to decide by."}
 	return errors.Join(
 		s.counters.register(r),
 		r.Register(newCounter("classes_beyond", "Counts of requests that were lost, there being too many classes.", "", "", &s.ledger.beyond)),
 		r.Register(s.deciding),
 		r.Register(inFlight{s}),
+		r.Register(prometheus.NewGaugeFunc(held, func() float64 { return float64(s.bodies.held()) })),
 		r.Register(prometheus.NewGaugeFunc(serving, func() float64 {
 			if s.Serving() {
 				return 1
@@ -41,6 +43,8 @@ func (c *Counters) register(r prometheus.Registerer) error {
 			{"no_engine", &c.NoEngine},
 			{"unknown_model", &c.UnknownModel},
 			{"unreadable", &c.Unreadable},
+			{"too_long", &c.TooLong},
+			{"busy", &c.Busy},
 			{"passed_through", &c.PassedThrough},
 			{"no_table", &c.NoTable},
 			{"undecided", &c.Undecided},
@@ -61,6 +65,8 @@ func (c *Counters) register(r prometheus.Registerer) error {
 			{"duplicate", &c.Duplicate},
 			{"case", &c.Case},
 			{"too_many", &c.TooMany},
+			{"length", &c.Length},
+			{"budget", &c.Budget},
 		}),
 	)
 }

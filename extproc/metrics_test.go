@@ -52,10 +52,12 @@ func TestMetrics(t *testing.T) {
 # HELP weir_extproc_requests_total Requests, by what became of them.
 # TYPE weir_extproc_requests_total counter
 weir_extproc_requests_total{outcome="admitted"} 1
+weir_extproc_requests_total{outcome="busy"} 0
 weir_extproc_requests_total{outcome="no_engine"} 0
 weir_extproc_requests_total{outcome="no_table"} 0
 weir_extproc_requests_total{outcome="passed_through"} 0
 weir_extproc_requests_total{outcome="shed"} 0
+weir_extproc_requests_total{outcome="too_long"} 0
 weir_extproc_requests_total{outcome="undecided"} 0
 weir_extproc_requests_total{outcome="unknown_model"} 1
 weir_extproc_requests_total{outcome="unreadable"} 1

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"strconv"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -58,6 +59,17 @@ func (h *head) value(name string) (value string, ok bool) {
 		}
 	}
 	return value, ok
+}
+
+// length is how long the headers say that the body is, in bytes; below 0 they do
+// not say.
+func (h *head) length() int64 {
+	value, _ := h.value("content-length")
+	n, err := strconv.ParseUint(value, 10, 63)
+	if err != nil {
+		return -1
+	}
+	return int64(n)
 }
 
 func text(f *corev3.HeaderValue) string {
@@ -131,6 +143,12 @@ func (t *Table) candidate(h *head) *route {
 		}
 	}
 	return nil
+}
+
+// headersDecide says whether the class does not depend on the body.
+func (t *Table) headersDecide(h *head) bool {
+	r := t.candidate(h)
+	return r != nil && r.rule.Model == ""
 }
 
 // need is what must be read to decide about a request.

@@ -30,6 +30,7 @@ import (
 type options struct {
 	frontEnd, nodeID, xds, listen, admin string
 	slowAfter                            time.Duration
+	bodyBudgetMiB                        int64
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -60,6 +61,7 @@ func parse(args []string) (o options, err error) {
 	f.StringVar(&o.listen, "listen", "", "`ip:port` to serve Envoy on, or the absolute path of a Unix socket, which only its owner and group may open: Envoy's user must be one of them")
 	f.StringVar(&o.admin, "admin", "", "`ip:port` of the admin API; empty: none")
 	f.DurationVar(&o.slowAfter, "slow-after", outcome.DefaultSlowAfter, "`time` after which an attempt without a first token is slow; more than a second")
+	f.Int64Var(&o.bodyBudgetMiB, "body-budget", extproc.DefaultBudget>>20, "`MiB` of request bodies to hold at once: beyond them a request is decided by its headers alone, or gets a 503 that asks it to come again")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -78,8 +80,14 @@ func parse(args []string) (o options, err error) {
 	if o.slowAfter <= time.Second {
 		return o, errors.New("--slow-after: want more than 1s, which is how often Envoy tells of attempts")
 	}
+	if o.bodyBudgetMiB < 1 || o.bodyBudgetMiB > maxBodyBudgetMiB {
+		return o, fmt.Errorf("--body-budget: want 1 to %d MiB", maxBodyBudgetMiB)
+	}
 	return o, nil
 }
+
+// maxBodyBudgetMiB is beyond any machine: a larger budget is a slip.
+const maxBodyBudgetMiB = 1 << 20
 
 // parts are what Envoy and the control plane speak to.
 type parts struct {
@@ -89,7 +97,9 @@ type parts struct {
 }
 
 func newParts(o options, log *zap.Logger) parts {
-	return parts{extproc.New(log.Named("extproc")), outcome.New(o.slowAfter), roundtrip.New()}
+	server := extproc.New(log.Named("extproc"))
+	server.SetBudget(o.bodyBudgetMiB << 20)
+	return parts{server, outcome.New(o.slowAfter), roundtrip.New()}
 }
 
 // swap has all parts go by what the control plane says.
