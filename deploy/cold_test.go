@@ -32,7 +32,8 @@ func toldOfTurns(t *testing.T, s *stage.Stage) toldTurns {
 	hits, hitSeconds := byCache("hit")
 	misses, missSeconds := byCache("miss")
 	return toldTurns{
-		count("requests_with_tokens"), usage{count("prompt_tokens"), count("cached_prompt_tokens")},
+		count("requests_with_tokens"),
+		usage{count("prompt_tokens"), count("cached_prompt_tokens")},
 		hits, misses, hitSeconds + missSeconds,
 	}
 }
@@ -53,13 +54,14 @@ func take(t *testing.T, s *stage.Stage, d *dialogue) turn {
 	r := stage.Do(t.Context(), client, d.next(s.URL("main")))
 	said, err := d.heard(&r)
 	check(t, err)
-	var now toldTurns
 	eventually(t, "the turn is told of", 5*time.Second, func() bool {
-		now = toldOfTurns(t, s)
+		now := toldOfTurns(t, s)
 		return now.n == before.n+1 && now.hits+now.misses == now.n
 	})
+	now := toldOfTurns(t, s) // that page may have been read while it was written
 	return turn{
-		now.misses > before.misses, said, usage{now.Prompt - before.Prompt, now.Cached - before.Cached},
+		now.misses > before.misses, said,
+		usage{now.Prompt - before.Prompt, now.Cached - before.Cached},
 		r.TTFT.Seconds(), now.seconds - before.seconds,
 	}
 }
