@@ -31,6 +31,10 @@ const (
 	UsagePrompt    = "prompt"
 	UsageOutput    = "output"
 	UsageCached    = "cached"
+	// Anthropic's Messages API counts a prompt in three parts that add up: what was
+	// found in the cache, what was put there, and the rest.
+	UsageUncached = "uncached"
+	UsageCreated  = "created"
 )
 
 const (
@@ -87,8 +91,9 @@ func usageFilter() *hcmv3.HttpFilter {
 			usage(UsagePrompt, "response", "usage", "input_tokens"),
 			usage(UsageOutput, "response", "usage", "output_tokens"),
 			usage(UsageCached, "response", "usage", "input_tokens_details", "cached_tokens"),
-			usage(UsagePrompt, "message", "usage", "input_tokens"),
+			usage(UsageUncached, "message", "usage", "input_tokens"),
 			usage(UsageCached, "message", "usage", "cache_read_input_tokens"),
+			usage(UsageCreated, "message", "usage", "cache_creation_input_tokens"),
 			usage(UsageOutput, "usage", "output_tokens"),
 		}}),
 	}})

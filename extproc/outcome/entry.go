@@ -105,6 +105,9 @@ func (e *entry) readUsage(m *corev3.Metadata) {
 		return measure{}
 	}
 	e.prompt, e.output, e.cached = tokens(envoy.UsagePrompt), tokens(envoy.UsageOutput), tokens(envoy.UsageCached)
+	if rest := tokens(envoy.UsageUncached); rest.known && !e.prompt.known {
+		e.prompt = measure{rest.value + e.cached.value + tokens(envoy.UsageCreated).value, true}
+	}
 }
 
 // outcome is what became of an attempt. It is not known of one that ended without

@@ -353,7 +353,7 @@ func TestFirstTokensByCache(t *testing.T) {
 		answer(3*time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 499}),
 		answer(2*time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 500}),
 		answer(time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 999}, at("10.0.0.2")),
-		answer(time.Second, map[string]any{"prompt": 10, "output": 5, "cached": 990}, at("10.0.1.1")), // Anthropic's prompt is what was not
+		answer(time.Second, map[string]any{"uncached": 10, "output": 5, "cached": 990, "created": 5}, at("10.0.1.1")), // Anthropic's
 		answer(9*time.Second, map[string]any{"prompt": 1000, "output": 5}),
 		answer(9*time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 7}, clientLeft),
 		answer(9*time.Second, map[string]any{"prompt": 1000, "output": 5, "cached": 7}, code(500)),
