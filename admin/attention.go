@@ -60,7 +60,7 @@ func staleSignals(s *fleet.State, a *list) {
 		n, why := 0, ""
 		for id, e := range s.Pools[p.ID].Signals.Engines {
 			all++
-			if e.Why != "" && s.Readiness(p.ID, id) != fleet.Unready {
+			if e.Why != "" && s.Readiness(p.ID, id).Serves() {
 				n, why = n+1, e.Why
 			}
 		}

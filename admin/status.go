@@ -225,7 +225,7 @@ func newPool(r fleet.Round, p *fleet.Pool) Pool {
 		switch r.State.Readiness(p.ID, e) {
 		case fleet.Ready:
 			out.Ready++
-		case fleet.Unready:
+		case fleet.Unready, fleet.Draining:
 			out.Unready++
 		}
 	}

@@ -145,7 +145,7 @@ func (g gauges) beliefs(s *fleet.State) {
 }
 
 func (g gauges) pool(s *fleet.State, p *fleet.Pool) {
-	known := map[fleet.Readiness]float64{fleet.Unknown: 0, fleet.Ready: 0, fleet.Unready: 0}
+	known := map[fleet.Readiness]float64{fleet.Unknown: 0, fleet.Ready: 0, fleet.Unready: 0, fleet.Draining: 0}
 	for _, e := range p.Engines {
 		known[s.Readiness(p.ID, e)]++
 	}

@@ -123,7 +123,7 @@ func anyClass(t *rapid.T, id fleet.ClassID) fleet.ViewClass {
 		for j := range rapid.IntRange(1, 3).Draw(t, "engines") {
 			p.Engines = append(p.Engines, fleet.ViewEngine{
 				ID:        fleet.EngineID(fmt.Sprintf("10.0.%d.%d:8000", i, j)),
-				Readiness: rapid.SampledFrom([]fleet.Readiness{fleet.Unknown, fleet.Ready, fleet.Unready}).Draw(t, "readiness"),
+				Readiness: rapid.SampledFrom([]fleet.Readiness{fleet.Unknown, fleet.Ready, fleet.Unready, fleet.Draining}).Draw(t, "readiness"),
 			})
 		}
 		c.Pools = append(c.Pools, p)

@@ -43,7 +43,9 @@ func Decode(r *Resources) (*fleet.View, error) {
 		decodePools(endpointsOf(r.Endpoints, c.ID), c)
 		decodeTLS(r.Clusters, c)
 		for _, layer := range r.Runtimes {
-			decodeRuntime(layer, c)
+			if layer.GetName() == RuntimeName {
+				decodeRuntime(layer, c)
+			}
 		}
 	}
 	return v, nil

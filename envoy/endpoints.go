@@ -87,6 +87,8 @@ func healthOf(r fleet.Readiness) corev3.HealthStatus {
 		return corev3.HealthStatus_HEALTHY
 	case fleet.Unready:
 		return corev3.HealthStatus_UNHEALTHY
+	case fleet.Draining:
+		return corev3.HealthStatus_DRAINING
 	default:
 		return corev3.HealthStatus_UNKNOWN // Envoy sends traffic to it
 	}
@@ -98,6 +100,8 @@ func readinessOf(h corev3.HealthStatus) fleet.Readiness {
 		return fleet.Ready
 	case corev3.HealthStatus_UNKNOWN:
 		return fleet.Unknown
+	case corev3.HealthStatus_DRAINING:
+		return fleet.Draining
 	default:
 		return fleet.Unready
 	}

@@ -76,6 +76,10 @@ type PoolSignals struct {
 	Seen    map[EngineID]EngineSeen    // a missing engine has not been seen lately
 	// Deviations are by signal, in the order above. What is missing cannot be told.
 	Deviations map[EngineID][]Deviation
+	Engines map[EngineID]EngineSignals
+	// Open is how many requests front-ends have open at an engine; nil: nobody tells,
+	// an engine without an entry has none.
+	Open map[EngineID]float64
 	// Load is the work that each ready replica is sent, in engine-seconds per second
 	// by the profile: 1 is what the profile promises.
 	Load         Reading

@@ -58,6 +58,13 @@ func (t TokenLoad) Mean() Tokens {
 	return Tokens{Prompt: t.Prompt / n, Output: t.Output / n}
 }
 
+// EngineOpen counts the open requests that were sent to an engine, by first choice.
+type EngineOpen struct {
+	Pool   PoolID
+	Engine EngineID
+	Open   uint64
+}
+
 // RoundTrip sums measured round trips from a front-end to a pool.
 type RoundTrip struct {
 	Pool    PoolID

@@ -50,6 +50,7 @@ const (
 // PoolState is what is believed of a pool.
 type PoolState struct {
 	Engines        map[EngineID]Readiness // a missing engine is Unknown
+	ReadySince     map[EngineID]time.Time // engines that were seen to become ready; the others are taken to be old
 	Health         float64                // 0 < health ≤ 1 scales the capacity; 0 stands for unknown, taken as 1
 	CapacityFactor float64                // 0.3–1.1: the evidence against the profile; 0 stands for unknown, taken as 1
 	Signals        PoolSignals
@@ -63,21 +64,25 @@ const (
 	Unknown Readiness = iota
 	Ready
 	Unready
+	Draining // ready, and about to leave: it ends what it has and gets nothing new
 )
 
 func (r Readiness) String() string {
-	return [...]string{"unknown", "ready", "unready"}[r]
+	return [...]string{"unknown", "ready", "unready", "draining"}[r]
 }
+
+// Serves says whether an engine may be given requests.
+func (r Readiness) Serves() bool { return r == Unknown || r == Ready }
 
 // Readiness returns what is known of an engine of a pool.
 func (s *State) Readiness(p PoolID, e EngineID) Readiness { return s.Pools[p].Engines[e] }
 
 // ReadyEngines counts the engines of a pool that may be given traffic: all but
-// those known to be unready.
+// those known to be unready, or draining.
 func (s *State) ReadyEngines(p *Pool) int {
 	n := 0
 	for _, e := range p.Engines {
-		if s.Readiness(p.ID, e) != Unready {
+		if s.Readiness(p.ID, e).Serves() {
 			n++
 		}
 	}
@@ -139,6 +144,7 @@ type LoadReport struct {
 	Classes  []ClassLoad // a class without an entry was idle, not unknown
 	// RoundTrips are from weir-extproc; a pool without an entry was not measured.
 	RoundTrips []RoundTrip
+	Open       []EngineOpen // from weir-extproc, at the end of the interval; an engine without an entry has none
 }
 
 // ClassLoad is one class's part of a report.

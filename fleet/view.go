@@ -72,7 +72,7 @@ func (v *View) Class(id ClassID) *ViewClass {
 func (p *ViewPool) ReadyEngines() int {
 	n := 0
 	for _, e := range p.Engines {
-		if e.Readiness != Unready {
+		if e.Readiness.Serves() {
 			n++
 		}
 	}

@@ -77,7 +77,7 @@ func targetsOf(v *fleet.View) []target {
 				continue
 			}
 			for _, e := range pool.Engines {
-				if e.Readiness != fleet.Unready {
+				if e.Readiness.Serves() {
 					engines[pool.ID] = append(engines[pool.ID], e.ID)
 				}
 			}
