@@ -41,8 +41,8 @@ func encodeLoad(r fleet.LoadReport, interval time.Duration) []*endpointv3.Cluste
 		}
 		stats = append(stats, s)
 	}
-	if len(r.RoundTrips) > 0 {
-		stats = append(stats, encodeRoundTrips(r.RoundTrips, interval))
+	if len(r.RoundTrips)+len(r.Open) > 0 {
+		stats = append(stats, encodeOwn(&r, interval))
 	}
 	return stats
 }
@@ -53,6 +53,7 @@ type reading struct {
 	role       fleet.Role
 	classes    map[fleet.ClassID]*fleet.ClassLoad
 	roundTrips map[fleet.PoolID]*fleet.RoundTrip
+	open       map[fleet.EngineID]fleet.EngineOpen
 	refused    uint64 // measures that cannot be true
 }
 
@@ -60,12 +61,12 @@ type reading struct {
 // that cannot be true, which are left out. Envoy's own static clusters are no
 // classes.
 func decodeLoad(role fleet.Role, stats []*endpointv3.ClusterStats) (report fleet.LoadReport, refused uint64) {
-	r := reading{role, map[fleet.ClassID]*fleet.ClassLoad{}, map[fleet.PoolID]*fleet.RoundTrip{}, 0}
+	r := reading{role, map[fleet.ClassID]*fleet.ClassLoad{}, map[fleet.PoolID]*fleet.RoundTrip{}, map[fleet.EngineID]fleet.EngineOpen{}, 0}
 	for _, s := range stats {
 		switch name := s.GetClusterName(); name {
 		case "", envoy.XDSCluster:
 		case envoy.ExtProc:
-			r.addRoundTrips(s)
+			r.addOwn(s)
 		default:
 			r.addClass(fleet.ClassID(name), s)
 		}
@@ -76,6 +77,9 @@ func decodeLoad(role fleet.Role, stats []*endpointv3.ClusterStats) (report fleet
 	}
 	for _, pool := range slices.Sorted(maps.Keys(r.roundTrips)) {
 		report.RoundTrips = append(report.RoundTrips, *r.roundTrips[pool])
+	}
+	for _, engine := range slices.Sorted(maps.Keys(r.open)) {
+		report.Open = append(report.Open, r.open[engine])
 	}
 	return report, r.refused
 }

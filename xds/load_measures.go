@@ -7,13 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
 
-	"weir/envoy"
 	"weir/fleet"
 )
 
@@ -21,7 +18,8 @@ import (
 // and a total. An engine's are in the statistics of its endpoint: "outcome.NAME",
 // "whole", and for times "ttft" with count and sum and "ttft.BIN" with a count. A
 // class's tokens are in the locality without a zone. Round trips are those of the
-// cluster of weir-extproc itself, by locality.
+// cluster of weir-extproc itself, by locality; the requests that are open at an engine
+// are those in progress at its endpoint there, for they are of all classes together.
 
 const (
 	outcomeMetric  = "outcome"
@@ -32,7 +30,6 @@ const (
 	outputMetric   = "tokens.output"
 	cachedMetric   = "tokens.cached"
 	guessedMetric  = "tokens.estimated"
-	roundTrip      = "rtt"
 	maxMeasured    = 1 << 40 // events in one report: more are not to be believed
 	maxEngines     = 10_000  // of one pool in one report
 	maxTotalTokens = 1e15
@@ -57,19 +54,32 @@ func encodeTokens(t fleet.TokenLoad) []*endpointv3.EndpointLoadMetricStats {
 func encodeEngines(engines []fleet.EngineLoad) (out []*endpointv3.UpstreamEndpointStats) {
 	for i := range engines {
 		e := &engines[i]
-		address, err := netip.ParseAddrPort(string(e.Engine))
-		if err != nil {
-			continue // no engine of a validated fleet
+		if address := encodeAddress(e.Engine); address != nil {
+			out = append(out, &endpointv3.UpstreamEndpointStats{Address: address, LoadMetricStats: encodeEngine(e)})
 		}
-		out = append(out, &endpointv3.UpstreamEndpointStats{
-			Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-				Address:       address.Addr().String(),
-				PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(address.Port())},
-			}}},
-			LoadMetricStats: encodeEngine(e),
-		})
 	}
 	return out
+}
+
+// encodeAddress is nil for what is no engine of a validated fleet.
+func encodeAddress(e fleet.EngineID) *corev3.Address {
+	address, err := netip.ParseAddrPort(string(e))
+	if err != nil {
+		return nil
+	}
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address:       address.Addr().String(),
+		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(address.Port())},
+	}}}
+}
+
+func decodeAddress(s *endpointv3.UpstreamEndpointStats) (id fleet.EngineID, ok bool) {
+	socket := s.GetAddress().GetSocketAddress()
+	ip, err := netip.ParseAddr(socket.GetAddress())
+	if err != nil || socket.GetPortValue() > math.MaxUint16 {
+		return "", false
+	}
+	return fleet.EngineID(netip.AddrPortFrom(ip, uint16(socket.GetPortValue())).String()), true
 }
 
 func encodeEngine(e *fleet.EngineLoad) (out []*endpointv3.EndpointLoadMetricStats) {
@@ -94,17 +104,6 @@ func appendBuckets(out []*endpointv3.EndpointLoadMetricStats, name string, b *fl
 		out = append(out, metric(name+"."+strconv.Itoa(bin.Index), bin.Count, 0))
 	}
 	return out
-}
-
-func encodeRoundTrips(all []fleet.RoundTrip, interval time.Duration) *endpointv3.ClusterStats {
-	s := &endpointv3.ClusterStats{ClusterName: envoy.ExtProc, LoadReportInterval: durationpb.New(interval)}
-	for _, r := range all {
-		s.UpstreamLocalityStats = append(s.UpstreamLocalityStats, &endpointv3.UpstreamLocalityStats{
-			Locality:        &corev3.Locality{Zone: string(r.Pool)},
-			LoadMetricStats: []*endpointv3.EndpointLoadMetricStats{metric(roundTrip, r.Count, r.Seconds)},
-		})
-	}
-	return s
 }
 
 // addTokens adds what weir-extproc measured of a class.
@@ -172,12 +171,9 @@ func addEngine(p *fleet.PoolLoad, e *fleet.EngineLoad) bool {
 // decodeEngine reads the measures of one engine, if they can be true. Metrics by
 // names that it does not know are passed over.
 func decodeEngine(s *endpointv3.UpstreamEndpointStats) (e fleet.EngineLoad, ok bool) {
-	socket := s.GetAddress().GetSocketAddress()
-	ip, err := netip.ParseAddr(socket.GetAddress())
-	if err != nil || socket.GetPortValue() > math.MaxUint16 {
+	if e.Engine, ok = decodeAddress(s); !ok {
 		return e, false
 	}
-	e.Engine = fleet.EngineID(netip.AddrPortFrom(ip, uint16(socket.GetPortValue())).String())
 	for _, m := range s.GetLoadMetricStats() {
 		if m.GetNumRequestsFinishedWithMetric() > maxMeasured || !addMetric(&e, m) {
 			return e, false
@@ -215,35 +211,4 @@ func addBucket(b *fleet.Buckets, bin string, m *endpointv3.EndpointLoadMetricSta
 	index, err := strconv.Atoi(bin)
 	b.Bins = append(b.Bins, fleet.Bin{Index: index, Count: m.GetNumRequestsFinishedWithMetric()})
 	return err == nil && len(b.Bins) <= fleet.Bins
-}
-
-func (r *reading) addRoundTrips(s *endpointv3.ClusterStats) {
-	if r.role != fleet.RoleExtProc {
-		return
-	}
-	for _, l := range s.GetUpstreamLocalityStats() {
-		pool := fleet.PoolID(l.GetLocality().GetZone())
-		for _, m := range l.GetLoadMetricStats() {
-			count, total := m.GetNumRequestsFinishedWithMetric(), m.GetTotalMetricValue()
-			if m.GetMetricName() != roundTrip {
-				continue
-			}
-			if pool == "" || count == 0 || count > maxMeasured || !(total >= 0 && total <= float64(count)*maxRoundTrip) {
-				r.refused++
-				continue
-			}
-			r.addRoundTrip(fleet.RoundTrip{Pool: pool, Count: count, Seconds: total})
-		}
-	}
-}
-
-const maxRoundTrip = 60 // seconds: nobody waits longer
-
-func (r *reading) addRoundTrip(t fleet.RoundTrip) {
-	if known := r.roundTrips[t.Pool]; known != nil {
-		known.Count += t.Count
-		known.Seconds += t.Seconds
-		return
-	}
-	r.roundTrips[t.Pool] = &t
 }

@@ -34,6 +34,9 @@ var measured = fleet.LoadReport{
 		}}},
 	}},
 	RoundTrips: []fleet.RoundTrip{{Pool: "a", Count: 2, Seconds: 0.004}, {Pool: "b", Count: 1, Seconds: 0.08}},
+	Open: []fleet.EngineOpen{
+		{Pool: "a", Engine: "10.0.0.1:80", Open: 12}, {Pool: "b", Engine: "10.0.0.2:80", Open: 1}, {Pool: "a", Engine: "[fd00::1]:8000", Open: 3},
+	},
 }
 
 func bucketsOf(seconds ...float64) (b fleet.Buckets) {
@@ -96,6 +99,7 @@ func TestMeasuresAddUp(t *testing.T) {
 	twice := fleet.LoadReport{
 		Classes:    append(measured.Classes, measured.Classes...),
 		RoundTrips: append(measured.RoundTrips, measured.RoundTrips...),
+		Open:       append(measured.Open, measured.Open...),
 	}
 	got, _ := overTheWire(t, twice)
 	c, e := got.Classes[0], got.Classes[0].Pools[0].Engines[0]
@@ -103,7 +107,7 @@ func TestMeasuresAddUp(t *testing.T) {
 	if diff := cmp.Diff(want, c.Tokens, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Errorf("tokens (-want +got):\n%s", diff)
 	}
-	if e.Outcomes[fleet.Answered] != 10 || e.TTFT.Count() != 8 || e.Whole != 2 || got.RoundTrips[0].Count != 4 {
+	if e.Outcomes[fleet.Answered] != 10 || e.TTFT.Count() != 8 || e.Whole != 2 || got.RoundTrips[0].Count != 4 || got.Open[0].Open != 24 {
 		t.Errorf("twice the same report reads %+v", got)
 	}
 }
@@ -130,6 +134,13 @@ func TestMeasuresThatCannotBeTrueAreRefused(t *testing.T) {
 		s.ClusterName = envoy.ExtProc
 		return s
 	}
+	open := func(pool, address string, n uint64) *endpointv3.ClusterStats {
+		s := engine(address)
+		s.ClusterName = envoy.ExtProc
+		s.UpstreamLocalityStats[0].Locality.Zone = pool
+		s.UpstreamLocalityStats[0].UpstreamEndpointStats[0].TotalRequestsInProgress = n
+		return s
+	}
 	tests := map[string]*endpointv3.ClusterStats{
 		"no address":           engine("engine-1", metric("outcome.busy", 1, 0)),
 		"too many":             engine("10.0.0.1", metric("outcome.busy", math.MaxUint64, 0)),
@@ -144,6 +155,9 @@ func TestMeasuresThatCannotBeTrueAreRefused(t *testing.T) {
 		"a round trip of days": trip(1, 1e6),
 		"round trips of none":  trip(0, 1),
 		"a negative way":       trip(1, -1),
+		"open at no address":   open("a", "engine-1", 1),
+		"open in no pool":      open("", "10.0.0.1", 1),
+		"too many open":        open("a", "10.0.0.1", math.MaxUint64),
 	}
 	for name, stats := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -152,6 +166,9 @@ func TestMeasuresThatCannotBeTrueAreRefused(t *testing.T) {
 				t.Errorf("%d measures refused, want 1", refused)
 			}
 			credible(t, &got)
+			if got.Open != nil {
+				t.Errorf("open requests %v are believed", got.Open)
+			}
 			for _, c := range got.Classes {
 				for _, p := range c.Pools {
 					if len(p.Engines) > 0 {
@@ -167,7 +184,7 @@ func TestEnvoysMeasureNoEngines(t *testing.T) {
 	t.Parallel()
 	got, refused := decodeLoad(fleet.RoleEnvoy, encodeLoad(measured, time.Second))
 	want := []fleet.ClassLoad{{Class: "chat", Pools: []fleet.PoolLoad{{Pool: "a", Issued: 3}}}}
-	if diff := cmp.Diff(want, got.Classes); diff != "" || refused != 0 || got.RoundTrips != nil {
+	if diff := cmp.Diff(want, got.Classes); diff != "" || refused != 0 || got.RoundTrips != nil || got.Open != nil {
 		t.Errorf("%d refused, round trips %v; classes (-want +got):\n%s", refused, got.RoundTrips, diff)
 	}
 }

@@ -60,6 +60,9 @@ func (s *Server) advance(n *node, now time.Time) {
 	}
 	withheld := s.withheld(n.id, current)
 	want := current.restrictedTo(n.id.role)
+	if n.id.role == fleet.RoleExtProc {
+		want[resource.RuntimeType] = s.withLevels(n.id.frontEnd, want[resource.RuntimeType])
+	}
 	var err error
 	if want[resource.RouteType], err = n.filter.without(withheld, want[resource.RouteType]); err != nil {
 		s.notSet(n, err)

@@ -91,6 +91,8 @@ type Server struct {
 	mu        sync.Mutex // guards everything below; taken before the cache's own locks
 	frontEnds map[fleet.FrontEndID]bool
 	current   map[fleet.FrontEndID]snapshot
+	levels    *collection // for every weir-extproc; nil: none
+	levelled  map[fleet.FrontEndID]levelled
 	nodes     map[identity]*node
 	streams   map[int64]*stream
 	warned    map[identity]bool   // unknown front-ends' nodes that were logged
@@ -135,6 +137,7 @@ func New(o Options, log *zap.Logger) *Server {
 
 		frontEnds: map[fleet.FrontEndID]bool{},
 		current:   map[fleet.FrontEndID]snapshot{},
+		levelled:  map[fleet.FrontEndID]levelled{},
 		nodes:     map[identity]*node{},
 		streams:   map[int64]*stream{},
 		warned:    map[identity]bool{},
@@ -189,6 +192,7 @@ func (s *Server) SetFrontEnds(ids []fleet.FrontEndID) {
 	for id := range s.current {
 		if !s.frontEnds[id] {
 			delete(s.current, id)
+			delete(s.levelled, id)
 		}
 	}
 	clear(s.warned)
