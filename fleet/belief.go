@@ -76,7 +76,6 @@ type PoolSignals struct {
 	Seen    map[EngineID]EngineSeen    // a missing engine has not been seen lately
 	// Deviations are by signal, in the order above. What is missing cannot be told.
 	Deviations map[EngineID][]Deviation
-	Engines map[EngineID]EngineSignals
 	// Open is how many requests front-ends have open at an engine; nil: nobody tells,
 	// an engine without an entry has none.
 	Open map[EngineID]float64

@@ -37,7 +37,8 @@ type node struct {
 	id       string
 	extProc  client
 	envoy    client
-	inFlight map[route]uint64 // at the Envoy's last report
+	inFlight map[route]uint64   // at the Envoy's last report
+	open     []fleet.EngineOpen // at the weir-extproc's
 }
 
 // route is the way of a class's requests to a pool.

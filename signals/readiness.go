@@ -23,13 +23,15 @@ type pool struct {
 // engine is what its probes, its pages and those whom it served say of it.
 type engine struct {
 	verdict fleet.Readiness
-	against int  // probes in a row that contradict the verdict
-	silent  bool // the last probe had no answer
+	against int       // probes in a row that contradict the verdict
+	silent  bool      // the last probe had no answer
+	joins   bool      // it was added to the fleet, and was not ready yet
+	since   time.Time // when it became ready; zero: that was not seen
 	told    told
 	seen    seen
 }
 
-func (e *engine) observe(p Probe) {
+func (e *engine) observe(now time.Time, p Probe) {
 	outcome := fleet.Ready
 	if p.Err != nil {
 		outcome = fleet.Unready
@@ -38,6 +40,9 @@ func (e *engine) observe(p Probe) {
 	switch {
 	case e.verdict == fleet.Unknown:
 		e.verdict = outcome
+		if outcome == fleet.Ready && e.joins {
+			e.since, e.joins = now, false
+		}
 	case e.verdict == outcome:
 		e.against = 0
 	default:
@@ -47,10 +52,13 @@ func (e *engine) observe(p Probe) {
 
 // settle overturns the verdict where probes demand it. Doubt keeps a ready
 // engine ready.
-func (e *engine) settle(doubt bool) fleet.Readiness {
+func (e *engine) settle(now time.Time, doubt bool) fleet.Readiness {
 	if e.against >= verdictProbes && !(doubt && e.verdict == fleet.Ready) {
 		e.verdict = fleet.Ready + fleet.Unready - e.verdict
 		e.against = 0
+		if e.verdict == fleet.Ready {
+			e.since = now
+		}
 	}
 	return e.verdict
 }
@@ -77,7 +85,13 @@ func (p *pool) state(now time.Time) (st fleet.PoolState, doubted bool) {
 	doubted = p.doubted(now)
 	st.Engines = make(map[fleet.EngineID]fleet.Readiness, len(p.engines))
 	for id, e := range p.engines {
-		st.Engines[id] = e.settle(doubted)
+		st.Engines[id] = e.settle(now, doubted)
+		if st.Engines[id] == fleet.Ready && !e.since.IsZero() {
+			if st.ReadySince == nil {
+				st.ReadySince = map[fleet.EngineID]time.Time{}
+			}
+			st.ReadySince[id] = e.since
+		}
 	}
 	return st, doubted
 }

@@ -42,6 +42,7 @@ func NewTracker(f *fleet.Fleet) *Tracker {
 
 // SetFleet replaces the fleet and keeps what was heard of all that is in both.
 func (t *Tracker) SetFleet(f *fleet.Fleet) {
+	joins := t.fleet != nil // what a tracker begins with is not new
 	t.fleet = f
 	frontEnds := map[fleet.FrontEndID]*frontEnd{}
 	for i := range f.FrontEnds {
@@ -54,14 +55,14 @@ func (t *Tracker) SetFleet(f *fleet.Fleet) {
 	}
 	pools := map[fleet.PoolID]*pool{}
 	for i := range f.Pools {
-		pools[f.Pools[i].ID] = keepPool(t.pools[f.Pools[i].ID], &f.Pools[i])
+		pools[f.Pools[i].ID] = keepPool(t.pools[f.Pools[i].ID], &f.Pools[i], joins)
 	}
 	t.frontEnds, t.pools = frontEnds, pools
 	deleteKeys(t.sizes, func(id fleet.ClassID) bool { return f.Class(id) == nil })
 	deleteKeys(t.distances, func(l fleet.Link) bool { return f.FrontEnd(l.FrontEnd) == nil || f.Pool(l.Pool) == nil })
 }
 
-func keepPool(old *pool, p *fleet.Pool) *pool {
+func keepPool(old *pool, p *fleet.Pool, joins bool) *pool {
 	fresh := &pool{engines: map[fleet.EngineID]*engine{}, burden: newBurden()}
 	if old == nil {
 		old = fresh
@@ -70,7 +71,7 @@ func keepPool(old *pool, p *fleet.Pool) *pool {
 	for _, id := range p.Engines {
 		e := old.engines[id]
 		if e == nil {
-			e = &engine{}
+			e = &engine{joins: joins}
 		}
 		fresh.engines[id] = e
 	}
@@ -100,7 +101,9 @@ func (t *Tracker) ObserveLoad(now time.Time, r fleet.LoadReport) {
 	t.countUnknown(&r)
 	n.client(r.Role).observe(now, t.fleet.Classes, r)
 	t.observeService(now, &r)
-	if r.Role != fleet.RoleExtProc {
+	if r.Role == fleet.RoleExtProc {
+		n.open = r.Open
+	} else {
 		n.answers(r, func(id fleet.PoolID) {
 			if p := t.pools[id]; p != nil {
 				p.answered = now
@@ -137,7 +140,7 @@ func believable(r *fleet.LoadReport) bool {
 }
 
 // ObserveProbe takes the outcome of a probe.
-func (t *Tracker) ObserveProbe(_ time.Time, p Probe) {
+func (t *Tracker) ObserveProbe(now time.Time, p Probe) {
 	var e *engine
 	if pool := t.pools[p.Pool]; pool != nil {
 		e = pool.engines[p.Engine]
@@ -146,7 +149,7 @@ func (t *Tracker) ObserveProbe(_ time.Time, p Probe) {
 		t.Counters.ProbesUnknown.Add(1)
 		return
 	}
-	e.observe(p)
+	e.observe(now, p)
 }
 
 // State is what is believed now, with a demand for each front-end and class and
@@ -166,6 +169,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 	}
 	t.measured(now, s)
 	newest := t.newest()
+	open := t.open(now)
 	for i := range t.fleet.FrontEnds {
 		t.demand(s, &t.fleet.FrontEnds[i], newest)
 	}
@@ -174,6 +178,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 		if doubted {
 			t.Counters.PoolsDoubted.Add(1)
 		}
+		st.Signals.Open = open[id]
 		s.Pools[id] = st
 		s.Pools[id] = p.believe(now, s, s.Fleet.Pool(id), st)
 	}

@@ -128,8 +128,8 @@ func (p *plane) takeReports(ctx context.Context) error {
 	}
 }
 
-// publish tells every front-end its part of a plan. One that cannot be told does
-// not keep the others from it.
+// publish tells every front-end its part of a plan, and all of them how full the
+// engines are. One that cannot be told does not keep the others from it.
 func (p *plane) publish(s *fleet.State, plan *fleet.Plan) error {
 	var errs []error
 	for i := range s.Fleet.FrontEnds {
@@ -140,6 +140,11 @@ func (p *plane) publish(s *fleet.State, plan *fleet.Plan) error {
 		}
 		errs = append(errs, err)
 	}
+	levels, err := envoy.EncodeLevels(fleet.NewLevels(s, time.Now()))
+	if err == nil {
+		err = p.server.PublishLevels(levels)
+	}
+	errs = append(errs, err)
 	p.keep(plan)
 	return errors.Join(errs...)
 }
