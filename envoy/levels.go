@@ -159,3 +159,20 @@ func decodeAmounts(p *fleet.PoolLevels, list []*structpb.Value, of func(*fleet.E
 	}
 	return true
 }
+
+// WithoutLevels are the same resources without the layers that tell of levels.
+func (r *Resources) WithoutLevels() *Resources {
+	rest := *r
+	rest.Runtimes = slices.DeleteFunc(slices.Clone(r.Runtimes), func(l *runtimev3.Runtime) bool {
+		return l.GetName() == LoadName || strings.HasPrefix(l.GetName(), loadPrefix)
+	})
+	return &rest
+}
+
+// Same says whether the resources are the very messages that others are, which are
+// never changed: what was not sent again is. Equal ones may not be the same.
+func (r *Resources) Same(other *Resources) bool {
+	return slices.Equal(r.Listeners, other.Listeners) && slices.Equal(r.Routes, other.Routes) &&
+		slices.Equal(r.Clusters, other.Clusters) && slices.Equal(r.Endpoints, other.Endpoints) &&
+		slices.Equal(r.Runtimes, other.Runtimes)
+}

@@ -21,6 +21,12 @@ type Counters struct {
 	Undecided     atomic.Uint64 // requests that ended before they were whole
 	StreamFaults  atomic.Uint64 // streams that ended in another way than requests do
 
+	// Admitted requests that were sent elsewhere than where their keys belong, that
+	// place being full.
+	ToAnotherEngine, ToAnotherPool atomic.Uint64
+	// NoRoom counts those that went where they belong, nothing better being there.
+	NoRoom atomic.Uint64
+
 	// Where the keys of requests that belong to a class came from.
 	KeyHeader, KeyBody, KeyFingerprint, KeyRandom atomic.Uint64
 
@@ -32,6 +38,14 @@ func (c *Counters) count(d *decision, unread error) {
 	c.ofDecision(d).Add(1)
 	if d.class != nil {
 		c.ofKey(d.key.from).Add(1)
+	}
+	switch d.detour {
+	case elsewhere:
+		c.ToAnotherEngine.Add(1)
+	case otherPool:
+		c.ToAnotherPool.Add(1)
+	case nowhere:
+		c.NoRoom.Add(1)
 	}
 	if unread != nil {
 		c.ofUnread(unread).Add(1)

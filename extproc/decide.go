@@ -8,6 +8,7 @@ type decision struct {
 	model   string // empty: not read
 	key     affinity
 	choice  choice
+	detour  detour
 	refusal *refusal // nil: it is let in
 }
 
@@ -35,12 +36,16 @@ func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 		return d
 	}
 	d.key = d.class.keyOf(h, &f, random)
-	d.choice = d.class.choose(d.key.hash)
+	s := d.class.rank(d.key.hash)
 	switch {
-	case d.choice.n == 0:
+	case s.home == nil:
 		d.refusal = noEngine()
 	case !d.class.admits(d.key.hash):
 		d.refusal = shed(d.key.hash)
+	default:
+		var first *engine
+		first, d.detour = t.place(&s, d.key.from != fromNowhere)
+		d.choice = s.choice(first)
 	}
 	return d
 }

@@ -47,6 +47,7 @@ type Server struct {
 	health   *health.Server
 	ledger   ledger
 	bodies   budget
+	moves    moves
 	counters Counters
 	deciding prometheus.Histogram
 	log      *zap.Logger
@@ -55,9 +56,10 @@ type Server struct {
 // New returns a server without a table.
 func New(log *zap.Logger) *Server {
 	s := &Server{
-		health: health.NewServer(), ledger: newLedger(), deciding: newDeciding(), log: log,
+		health: health.NewServer(), deciding: newDeciding(), log: log,
 		bodies: budget{limit: DefaultBudget, began: time.Now()},
 	}
+	s.ledger.classes, s.ledger.engines = map[fleet.ClassID]*tally{}, map[fleet.EngineID]*liveEngine{}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	return s
 }
@@ -85,12 +87,52 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	healthv1.RegisterHealthServer(r, s.health)
 }
 
-// Swap makes t the table of all requests that begin from here on. Those under
-// way keep theirs, and no count is lost.
-func (s *Server) Swap(t *Table) {
+// Swap makes t, which no server has had before, the table of all requests that begin
+// from here on. Those under way keep theirs, and no count is lost.
+func (s *Server) Swap(t *Table) { s.swapAt(t, time.Now()) }
+
+func (s *Server) swapAt(t *Table, now time.Time) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	s.ledger.adopt(t, now)
+	if old := s.table.Load(); old != nil {
+		s.moves.compare(old, t)
+	}
 	if s.table.Swap(t) == nil {
 		s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	}
+}
+
+// SwapLevels takes how full the control plane says that engines are; nil: it does not
+// say. Levels of the same round as the last are no news, and those of engines other
+// than the table's are left out; unread is of how many pools they could not be read.
+func (s *Server) SwapLevels(l *fleet.Levels, unread int) { s.swapLevelsAt(l, unread, time.Now()) }
+
+func (s *Server) swapLevelsAt(l *fleet.Levels, unread int, now time.Time) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	s.ledger.learn(s.table.Load(), l, unread, now)
+}
+
+// Run brings up to date, each second, what changes with time alone, until the context
+// ends: engines that have joined come to their full weight, and levels grow stale.
+func (s *Server) Run(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			s.refreshAt(now)
+		}
+	}
+}
+
+func (s *Server) refreshAt(now time.Time) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	s.ledger.refresh(s.table.Load(), now)
 }
 
 // Serving says whether there is a table to decide by.
@@ -104,9 +146,9 @@ func (s *Server) Drain() { s.health.Shutdown() }
 // anew. A class without an entry was idle.
 func (s *Server) Take() []fleet.ClassLoad { return s.ledger.take() }
 
-// InFlight returns how many admitted requests of a class are open whose first
-// choice was that engine.
-func (s *Server) InFlight(c fleet.ClassID, e fleet.EngineID) int { return s.ledger.inFlight(c, e) }
+// Open returns how many admitted requests are open, by the engine that was their first
+// choice. The control plane adds up what all say, and levels tell the sum.
+func (s *Server) Open() []fleet.EngineOpen { return s.ledger.takeOpen() }
 
 // Counters returns the live counters, which only ever rise.
 func (s *Server) Counters() *Counters { return &s.counters }
@@ -116,9 +158,9 @@ type exchange struct {
 	table *Table
 	head  head
 	phase phase
-	claim claim          // of room for the body
-	class fleet.ClassID  // where it was admitted to
-	pick  fleet.EngineID // empty: nowhere
+	claim claim       // of room for the body
+	tally *tally      // of the class that it was admitted to
+	pick  *liveEngine // nil: nowhere
 }
 
 // phase is how far an exchange has come.
@@ -272,13 +314,19 @@ func (s *Server) wave(x *exchange) reply {
 func (s *Server) settle(x *exchange, f facts, err error) reply {
 	d := x.table.decide(&x.head, f, err, rand.Uint64())
 	s.counters.count(&d, err)
-	s.ledger.arrive(&d, x.head.clientRetry())
+	if d.class != nil {
+		d.class.tally.arrive(&d, x.head.clientRetry())
+	}
 	*x = exchange{phase: settled, claim: x.claim}
 	if d.refusal != nil {
 		return refuse(d.refusal)
 	}
-	x.class, x.pick = d.class.id, d.choice.first().id
-	s.ledger.enter(x.class, x.pick)
+	if d.key.from != fromNowhere {
+		s.moves.note(d.class.id, d.key.hash)
+	}
+	x.tally, x.pick = d.class.tally, d.choice.first().live
+	x.tally.open.Add(1)
+	x.pick.open.Add(1)
 	return admit(&d)
 }
 
@@ -287,7 +335,8 @@ func (s *Server) leave(x *exchange) {
 	if x.phase != settled {
 		s.counters.Undecided.Add(1)
 	}
-	if x.pick != "" {
-		s.ledger.leave(x.class, x.pick)
+	if x.pick != nil {
+		x.tally.open.Add(-1)
+		x.pick.open.Add(-1)
 	}
 }

@@ -97,4 +97,7 @@ func mix(x uint64) uint64 {
 }
 
 // unit maps a hash evenly into the open interval (0, 1).
-func unit(hash uint64) float64 { return (float64(hash>>11) + 0.5) / (1 << 53) }
+func unit(hash uint64) float64 { return (float64(fraction(hash)) + 0.5) / (1 << 53) }
+
+// fraction is the part of a hash that unit goes by.
+func fraction(hash uint64) uint64 { return hash >> 11 }

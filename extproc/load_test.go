@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 
 	"weir/fleet"
 )
@@ -57,19 +59,21 @@ func TestArrivalsWithoutEngine(t *testing.T) {
 	}
 }
 
-// Whoever takes while others count, each arrival is taken once.
+// Whoever takes while others count and tables come and go, each arrival is taken once,
+// no more are shed than arrived, and nothing stays open.
 func TestTakeLosesNothing(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
+	s := New(zap.NewNop())
+	s.Swap(NewTable(twoPools()))
 	const writers, each = 4, 2000
 	var wg sync.WaitGroup
 	for range writers {
 		wg.Go(func() {
 			for i := range each {
-				c := &class{id: fleet.ClassID(fmt.Sprint("c", i%3))}
-				l.arrive(&decision{class: c}, false)
-				l.enter(c.id, "e")
-				l.leave(c.id, "e")
+				x := exchange{table: s.table.Load()}
+				x.head = newHead(post("/", fmt.Sprint("x-session: ", i)))
+				s.settle(&x, facts{model: "small"}, nil)
+				s.leave(&x)
 			}
 		})
 	}
@@ -81,38 +85,45 @@ func TestTakeLosesNothing(t *testing.T) {
 		case <-done:
 			finished = true
 		default:
+			s.Swap(NewTable(twoPools()))
 		}
-		for _, c := range l.take() {
+		for _, c := range s.Take() {
 			total += c.Arrivals
+			if c.Shed > c.Arrivals {
+				t.Errorf("%d shed of %d", c.Shed, c.Arrivals)
+			}
 		}
 	}
 	if total != writers*each {
 		t.Errorf("taken %d, want %d", total, writers*each)
 	}
-	if n := len(l.classes); n != 0 {
-		t.Errorf("%d idle classes are remembered", n)
+	if open := s.Open(); open != nil {
+		t.Errorf("open at the end: %v", open)
 	}
 }
 
-// The ledger forgets idle classes, keeps those with open requests, and has a bound.
-func TestLedgerBound(t *testing.T) {
+// The ledger forgets classes and engines that no table has, a while after their last
+// request, and keeps those that one has for ever.
+func TestLedgerForgets(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
-	l.enter("kept", "e")
-	for i := range maxClasses + 10 {
-		l.arrive(&decision{class: &class{id: fleet.ClassID(fmt.Sprint(i))}}, false)
-	}
-	if n := len(l.classes); n != maxClasses {
-		t.Errorf("%d classes, want %d", n, maxClasses)
-	}
-	l.enter("one too many", "e")
-	l.leave("one too many", "e")
-	l.take()
-	if n := len(l.classes); n != 1 || l.inFlight("kept", "e") != 1 {
-		t.Errorf("%d classes after taking, %d in flight, want 1 and 1", n, l.inFlight("kept", "e"))
-	}
-	l.leave("kept", "e")
-	if n := l.inFlight("kept", "e"); n != 0 {
-		t.Errorf("in flight: %d, want 0", n)
+	now := time.Unix(1000, 0)
+	s := New(zap.NewNop())
+	s.swapAt(NewTable(twoPools()), now)
+	x := exchange{table: s.table.Load()}
+	s.settle(&x, facts{model: "small"}, nil)
+	count := func() string { return fmt.Sprint(len(s.ledger.classes), " ", len(s.ledger.engines)) }
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() { now = now.Add(time.Hour); s.refreshAt(now) }, "1 6"},
+		{func() { s.swapAt(NewTable(&fleet.View{}), now) }, "1 6"},
+		{func() { now = now.Add(2 * keptAfter); s.refreshAt(now) }, "1 1"}, // of the open request
+		{func() { s.Take(); s.refreshAt(now) }, "1 1"},
+		{func() { s.leave(&x); s.refreshAt(now) }, "0 0"},
+	} {
+		if step.do(); count() != step.want {
+			t.Errorf("%s classes and engines, want %s", count(), step.want)
+		}
 	}
 }

@@ -15,7 +15,7 @@ func (s *Server) RegisterMetrics(r prometheus.Registerer) error {
 	serving := prometheus.GaugeOpts{Name: "weir_extproc_serving", Help: "1 once the control plane was heard: there is a table to decide by."}
 	return errors.Join(
 		s.counters.register(r),
-		r.Register(newCounter("classes_beyond", "Counts of requests that were lost, there being too many classes.", "", "", &s.ledger.beyond)),
+		s.registerSelection(r),
 		r.Register(s.deciding),
 		r.Register(inFlight{s}),
 		r.Register(prometheus.NewGaugeFunc(held, func() float64 { return float64(s.bodies.held()) })),
@@ -107,26 +107,18 @@ func (inFlight) Describe(out chan<- *prometheus.Desc) { out <- inFlightDesc }
 
 // Collect implements [prometheus.Collector].
 func (f inFlight) Collect(out chan<- prometheus.Metric) {
-	open := f.server.ledger.open()
-	if t := f.server.table.Load(); t != nil {
-		for _, r := range t.routes {
-			open[r.class.id] += 0 // idle, not unknown
-		}
-	}
-	for class, n := range open {
+	for class, n := range f.server.ledger.open() {
 		out <- prometheus.MustNewConstMetric(inFlightDesc, prometheus.GaugeValue, float64(n), string(class))
 	}
 }
 
-// open counts the open requests of the classes that have any.
-func (l *ledger) open() map[fleet.ClassID]int {
+// open counts the open requests of each class: one that is idle has none.
+func (l *ledger) open() map[fleet.ClassID]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	open := map[fleet.ClassID]int{}
+	open := map[fleet.ClassID]int64{}
 	for id, t := range l.classes {
-		for _, n := range t.open {
-			open[id] += n
-		}
+		open[id] = t.open.Load()
 	}
 	return open
 }

@@ -2,7 +2,6 @@ package extproc
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -10,8 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
-
-	"weir/fleet"
 )
 
 // registered returns a registry with the server's metrics, which must be clean.
@@ -116,20 +113,6 @@ func TestUndecided(t *testing.T) {
 	c.headers(post("/v1/chat/completions"))
 	c.cancel()
 	eventually(t, "the request is counted", func() bool { return s.Counters().Undecided.Load() == 1 })
-}
-
-func TestALedgerThatIsFullSaysSo(t *testing.T) {
-	l := newLedger()
-	for i := range maxClasses {
-		l.enter(fleet.ClassID(strconv.Itoa(i)), "e")
-	}
-	if got := l.beyond.Load(); got != 0 {
-		t.Fatalf("%d counts lost below the bound", got)
-	}
-	l.enter("one more", "e")
-	if got := l.beyond.Load(); got != 1 {
-		t.Errorf("%d counts lost, want 1", got)
-	}
 }
 
 // BenchmarkTiming is what timing adds to a message that decides nothing.

@@ -1,78 +1,6 @@
 package extproc
 
-import (
-	"math"
-
-	"weir/envoy"
-)
-
-// attempts is how many engines a choice names: the first, and one for each retry
-// that Envoy may make, with one to spare for an engine that has just gone.
-const attempts = 1 + envoy.Retries + 1
-
-// noShare is the weight of a pool that the plan gives no share: so little that it
-// never comes before a pool that has one, and is still there when none is.
-const noShare = 1e-30
-
-// choice is where a request may go, the best first. There may be none.
-type choice struct {
-	engines [attempts]*engine
-	n       int
-}
-
-func (c *choice) first() *engine { return c.engines[0] }
-
-func (c *choice) add(e *engine) {
-	if c.n < attempts {
-		c.engines[c.n] = e
-		c.n++
-	}
-}
-
-// addBest adds the best engine of each pool that has a share, or that has none.
-func (c *choice) addBest(pools []*pool, key uint64, share bool) {
-	for _, p := range pools {
-		if (p.weight > noShare) == share {
-			ranked := p.rank(key)
-			c.add(ranked.best[0])
-		}
-	}
-}
-
-// choose picks a pool by weighted rendezvous, then an engine inside it; then, for
-// retries, the best engine of each further pool that has a share, the others of the
-// first, and last those of the pools that the plan gives nothing.
-// Every replica chooses alike, and a change of weights moves no more than it must.
-func (c *class) choose(key uint64) choice {
-	var out choice
-	var pools ranking[pool]
-	for i := range c.pools {
-		p := &c.pools[i]
-		pools.add(p, p.weight, draw(key, p.hash))
-	}
-	if pools.n == 0 {
-		return out
-	}
-	home := pools.best[0].rank(key)
-	out.add(home.best[0])
-	further := pools.best[1:pools.n]
-	out.addBest(further, key, true)
-	for _, e := range home.best[1:home.n] {
-		out.add(e)
-	}
-	out.addBest(further, key, false)
-	return out
-}
-
-// rank orders the engines of a pool for a key. They weigh alike; what is to make
-// an engine less likely multiplies its weight here.
-func (p *pool) rank(key uint64) ranking[engine] {
-	var r ranking[engine]
-	for i := range p.engines {
-		r.add(&p.engines[i], 1, draw(key, p.engines[i].hash))
-	}
-	return r
-}
+import "math"
 
 // draw is the luck of a candidate with a key: even over (0, 1), and independent of
 // its luck with any other key and of any other candidate's.
@@ -82,18 +10,21 @@ func draw(key, candidate uint64) float64 { return unit(mix(key ^ candidate)) }
 // to each candidate in proportion to its weight.
 func score(weight, draw float64) float64 { return weight / -math.Log(draw) }
 
-// ranking keeps the candidates with the highest scores, the highest first; of
-// equal ones the earlier.
-type ranking[T any] struct {
-	best  [attempts]*T
+// below says of most candidates whose score is not above another that it is not, and
+// needs no logarithm: −ln x is nowhere less than 2 (1 − x) / (1 + x).
+func below(other, weight, draw float64) bool { return weight*(1+draw) <= other*2*(1-draw) }
+
+// ranking keeps the places of the candidates with the highest scores, the highest
+// first; of equal ones the earlier.
+type ranking struct {
+	best  [attempts]int32
 	score [attempts]float64
 	n     int
 }
 
-func (r *ranking[T]) add(candidate *T, weight, draw float64) {
+func (r *ranking) add(place int, weight, draw float64) {
 	last := attempts - 1
-	// No score is above weight / (1 − draw): most need no logarithm.
-	if r.n == attempts && weight <= r.score[last]*(1-draw) {
+	if r.n == attempts && below(r.score[last], weight, draw) {
 		return
 	}
 	score := score(weight, draw)
@@ -104,6 +35,58 @@ func (r *ranking[T]) add(candidate *T, weight, draw float64) {
 	for ; i > 0 && r.score[i-1] < score; i-- {
 		r.best[i], r.score[i] = r.best[i-1], r.score[i-1]
 	}
-	r.best[i], r.score[i] = candidate, score
+	r.best[i], r.score[i] = int32(place), score
 	r.n = min(r.n+1, attempts)
+}
+
+// rankPools orders the pools of a class for a key, by weight.
+func (c *class) rankPools(key uint64) (r ranking) {
+	for i := range c.pools {
+		r.add(i, c.pools[i].weight, draw(key, c.pools[i].pool.hash))
+	}
+	return r
+}
+
+// first is the place of the engine that ranks first in a pool for a key. It is
+// [pool.rank] for nearly every request: the others are seldom asked for.
+func (p *pool) first(key uint64) int {
+	if weights := p.weights(); weights != nil {
+		return firstOf(key, p.hashes, weights)
+	}
+	// They weigh alike: their draws, and so the mixed bits that these are made of, are
+	// in the order of their scores.
+	best, place := uint64(0), 0
+	for i, hash := range p.hashes {
+		if luck := fraction(mix(key ^ hash)); luck > best {
+			best, place = luck, i
+		}
+	}
+	return place
+}
+
+func firstOf(key uint64, hashes []uint64, weights []float64) int {
+	best, place := 0.0, 0
+	for i, hash := range hashes {
+		luck := draw(key, hash)
+		if below(best, weights[i], luck) {
+			continue
+		}
+		if s := score(weights[i], luck); s > best {
+			best, place = s, i
+		}
+	}
+	return place
+}
+
+// rank orders the engines of a pool for a key.
+func (p *pool) rank(key uint64) (r ranking) {
+	weights := p.weights()
+	for i, hash := range p.hashes {
+		weight := 1.0
+		if weights != nil {
+			weight = weights[i]
+		}
+		r.add(i, weight, draw(key, hash))
+	}
+	return r
 }

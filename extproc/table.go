@@ -1,17 +1,26 @@
 package extproc
 
 import (
+	"cmp"
 	"encoding/base64"
+	"slices"
+	"sync/atomic"
+	"time"
 
 	"weir/fleet"
 )
 
-// Table is a [fleet.View] made ready to decide by. It never changes.
+// Table is a [fleet.View] made ready to decide by. It never changes, save for what is
+// known of the engines in it at each moment: how full they are.
 type Table struct {
 	routes     []route
 	unreadable *class // where requests go whose model cannot be read; nil: they are refused
 	wanted     wanted
 	bodyLimit  int64 // bytes
+	classes    []*class
+	pools      []*pool
+	clock      *atomic.Int64 // Unix seconds, near enough
+	diverted   *diverted     // nil: diversions are not remembered
 }
 
 // class is a traffic class with all that a decision needs, hashes included.
@@ -20,7 +29,8 @@ type class struct {
 	admitted float64
 	salt     uint64 // of admission, so that it is independent of the choice of an engine
 	affinity []source
-	pools    []pool // those that have engines to give traffic to
+	pools    []share // those that have engines to give traffic to
+	tally    *tally
 }
 
 // source is one place that may name the conversation.
@@ -30,30 +40,45 @@ type source struct {
 	field  int // of wanted.fields
 }
 
+// share is what the plan gives a class of a pool.
+type share struct {
+	pool   *pool
+	weight float64
+}
+
+// pool is shared by the classes that see it alike.
 type pool struct {
+	id      fleet.PoolID
 	hash    uint64
-	weight  float64
-	engines []engine
+	listed  []fleet.ViewEngine // all of them, in the order in which levels come
+	print   uint64             // of these
+	engines []engine           // those that serve, by address
+	hashes  []uint64           // of these
+	state   atomic.Pointer[poolState]
 }
 
 type engine struct {
-	id   fleet.EngineID
-	pick []byte // as Envoy's stateful session reads it
-	hash uint64
+	id    fleet.EngineID
+	pick  []byte // as Envoy's stateful session reads it
+	hash  uint64
+	pool  *pool
+	place int // among the pool's engines
+	live  *liveEngine
 }
 
 // NewTable makes a table of what a front-end is told. Engines that are known to
-// be unready are left out.
+// be unready, or that drain, are left out.
 func NewTable(v *fleet.View) *Table {
-	t := &Table{bodyLimit: v.BodyLimit}
+	t := &Table{bodyLimit: v.BodyLimit, clock: &atomic.Int64{}}
 	classes := make(map[fleet.ClassID]*class, len(v.Classes))
+	pools := map[fleet.PoolID]*pool{}
 	for i := range v.Classes {
-		classes[v.Classes[i].ID] = t.newClass(&v.Classes[i])
+		classes[v.Classes[i].ID] = t.newClass(&v.Classes[i], pools)
 	}
 	for _, r := range v.Routes {
 		c := classes[r.Class]
 		if c == nil { // answered with a clear 503, as no pool serves it
-			c = t.newClass(&fleet.ViewClass{ID: r.Class})
+			c = t.newClass(&fleet.ViewClass{ID: r.Class}, nil)
 			classes[r.Class] = c
 		}
 		t.routes = append(t.routes, route{r.Rule, c})
@@ -62,16 +87,24 @@ func NewTable(v *fleet.View) *Table {
 	return t
 }
 
-func (t *Table) newClass(v *fleet.ViewClass) *class {
-	c := &class{id: v.ID, admitted: v.Admitted, salt: hashOf("admission", string(v.ID))}
+// newClass adds a class. Pools are those that classes before it have.
+func (t *Table) newClass(v *fleet.ViewClass, pools map[fleet.PoolID]*pool) *class {
+	c := &class{id: v.ID, admitted: v.Admitted, salt: hashOf("admission", string(v.ID)), tally: &tally{}}
+	t.classes = append(t.classes, c)
 	for _, k := range v.Affinity {
 		c.affinity = append(c.affinity, t.newSource(k))
 	}
 	for i := range v.Pools {
-		if p := newPool(&v.Pools[i]); len(p.engines) > 0 {
-			c.pools = append(c.pools, p)
+		weight := float64(v.Pools[i].Weight)
+		if weight == 0 {
+			weight = noShare
+		}
+		if p := t.poolOf(&v.Pools[i], pools); len(p.engines) > 0 {
+			c.pools = append(c.pools, share{p, weight})
 		}
 	}
+	// The heaviest first: most others then need no logarithm to be ranked behind.
+	slices.SortStableFunc(c.pools, func(a, b share) int { return cmp.Compare(b.weight, a.weight) })
 	return c
 }
 
@@ -88,20 +121,38 @@ func (t *Table) newSource(k fleet.AffinityKey) source {
 	return s
 }
 
-func newPool(v *fleet.ViewPool) pool {
-	p := pool{hash: hashOf("pool", string(v.ID)), weight: float64(v.Weight)}
-	if v.Weight == 0 {
-		p.weight = noShare
+// poolOf returns a pool that another class has already, if that one sees the same
+// engines alike: the endpoints of classes do not change all at one moment.
+func (t *Table) poolOf(v *fleet.ViewPool, pools map[fleet.PoolID]*pool) *pool {
+	if known := pools[v.ID]; known != nil && slices.Equal(known.listed, v.Engines) {
+		return known
 	}
-	for _, e := range v.Engines {
-		if e.Readiness != fleet.Unready {
-			p.engines = append(p.engines, newEngine(e.ID))
-		}
-	}
+	p := newPool(v)
+	pools[v.ID] = p
+	t.pools = append(t.pools, p)
 	return p
 }
 
-func newEngine(id fleet.EngineID) engine {
+func newPool(v *fleet.ViewPool) *pool {
+	p := &pool{id: v.ID, hash: hashOf("pool", string(v.ID)), listed: v.Engines}
+	ids := make([]fleet.EngineID, len(v.Engines))
+	for i, e := range v.Engines {
+		ids[i] = e.ID
+		if e.Readiness.Serves() {
+			p.engines = append(p.engines, newEngine(e.ID, p))
+		}
+	}
+	p.print = fleet.FingerprintOf(ids)
+	slices.SortFunc(p.engines, func(a, b engine) int { return cmp.Compare(a.id, b.id) })
+	for i := range p.engines {
+		p.engines[i].place = i
+		p.hashes = append(p.hashes, p.engines[i].hash)
+	}
+	p.refresh(time.Time{})
+	return p
+}
+
+func newEngine(id fleet.EngineID, p *pool) engine {
 	pick := base64.StdEncoding.AppendEncode(nil, []byte(id))
-	return engine{id: id, pick: pick, hash: hashOf("engine", string(id))}
+	return engine{id: id, pick: pick, hash: hashOf("engine", string(id)), pool: p, live: newLiveEngine(id, p.id)}
 }

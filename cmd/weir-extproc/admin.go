@@ -14,7 +14,7 @@ import (
 
 // serveAdmin answers what people and programs ask of the process; without an
 // address nobody can ask.
-func serveAdmin(ctx context.Context, l net.Listener, p parts, client *xds.Client, reporter *xds.Reporter, log *zap.Logger) error {
+func serveAdmin(ctx context.Context, l net.Listener, p *parts, client *xds.Client, reporter *xds.Reporter, log *zap.Logger) error {
 	if l == nil {
 		return nil
 	}

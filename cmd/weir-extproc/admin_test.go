@@ -73,7 +73,7 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestNoAdmin(t *testing.T) {
-	if err := serveAdmin(t.Context(), nil, parts{}, nil, nil, zap.NewNop()); err != nil {
+	if err := serveAdmin(t.Context(), nil, &parts{}, nil, nil, zap.NewNop()); err != nil {
 		t.Errorf("without an address: %v", err)
 	}
 }

@@ -94,31 +94,39 @@ type parts struct {
 	server   *extproc.Server
 	outcomes *outcome.Recorder
 	prober   *roundtrip.Prober
+	taken    *envoy.Resources // what the view in force was made of
 }
 
-func newParts(o options, log *zap.Logger) parts {
+func newParts(o options, log *zap.Logger) *parts {
 	server := extproc.New(log.Named("extproc"))
 	server.SetBudget(o.bodyBudgetMiB << 20)
-	return parts{server, outcome.New(o.slowAfter), roundtrip.New()}
+	return &parts{server: server, outcomes: outcome.New(o.slowAfter), prober: roundtrip.New()}
 }
 
-// swap has all parts go by what the control plane says.
-func (p parts) swap(r *envoy.Resources) error {
-	v, err := envoy.Decode(r)
-	if err != nil {
-		return err
+// swap has all parts go by what the control plane says. Each round tells how full the
+// engines are; the rest changes seldom, and only then a view is made of it.
+func (p *parts) swap(r *envoy.Resources) error {
+	plan := r.WithoutLevels()
+	if p.taken == nil || !p.taken.Same(plan) {
+		v, err := envoy.Decode(plan)
+		if err != nil {
+			return err
+		}
+		p.outcomes.Swap(v)
+		p.prober.Swap(v)
+		p.server.Swap(extproc.NewTable(v))
+		p.taken = plan
 	}
-	p.outcomes.Swap(v)
-	p.prober.Swap(v)
-	p.server.Swap(extproc.NewTable(v))
+	p.server.SwapLevels(envoy.DecodeLevels(r.Runtimes))
 	return nil
 }
 
 // take is what was counted since it was last taken.
-func (p parts) take() fleet.LoadReport {
+func (p *parts) take() fleet.LoadReport {
 	return fleet.LoadReport{
 		Classes:    append(p.server.Take(), p.outcomes.Take()...),
 		RoundTrips: p.prober.Take(),
+		Open:       p.server.Open(),
 	}
 }
 
@@ -150,6 +158,7 @@ func serve(ctx context.Context, o options) error {
 	group.Go(func() error { return client.Run(ctx) })
 	group.Go(func() error { return reporter.Run(ctx) })
 	group.Go(func() error { return parts.prober.Run(ctx) })
+	group.Go(func() error { return parts.server.Run(ctx) })
 	group.Go(func() error { return parts.answer(ctx, l) })
 	group.Go(func() error { return serveAdmin(ctx, asked, parts, client, reporter, log.Named("admin")) })
 	log.Info("serving Envoy", zap.String("listen", o.listen), zap.String("frontEnd", o.frontEnd), zap.String("node", o.nodeID))
@@ -159,7 +168,7 @@ func serve(ctx context.Context, o options) error {
 // patience is how long requests under way may take to be answered at the end.
 const patience = time.Second
 
-func (p parts) answer(ctx context.Context, l net.Listener) error {
+func (p *parts) answer(ctx context.Context, l net.Listener) error {
 	g := grpc.NewServer(extproc.ServerOptions()...)
 	p.server.Register(g)
 	p.outcomes.Register(g)

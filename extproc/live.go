@@ -1,0 +1,187 @@
+package extproc
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"weir/fleet"
+)
+
+const (
+	// noLevel stands for a count that is not known.
+	noLevel = -1
+	// maxQueued is the longest queue of an engine that has room: what passes through
+	// at once, and costs less than to prefill a conversation elsewhere.
+	maxQueued = 4
+	// excessSigmas is how far above its fair part an engine's requests must be to be
+	// no accident: 4 σ of a Poisson count.
+	excessSigmas = 4
+)
+
+// liveEngine is what is known of an engine at this moment, whatever tables it stands
+// in. Requests read and change it without a lock.
+type liveEngine struct {
+	id   fleet.EngineID
+	pool fleet.PoolID
+
+	open   atomic.Int64 // admitted requests that are open, whose first choice it was
+	told   atomic.Int64 // of these, how many the control plane was told last
+	others atomic.Int64 // requests in flight that are not ours, by the last levels; or noLevel
+	queued atomic.Int64 // requests that waited there, by the last levels; or noLevel
+	then   atomic.Int64 // our open requests that these levels know of
+	full   atomic.Int64 // when it was last found full, Unix seconds; 0: never
+
+	// The rest belongs to who holds the ledger's lock.
+	serves  bool      // it may be given requests, by the table in force
+	since   time.Time // when it began to; zero: when everything began
+	seen    time.Time // when a table had it last
+	health  fleet.Amount
+	penalty float64 // 0 < penalty ≤ 1 multiplies its weight
+}
+
+func newLiveEngine(id fleet.EngineID, pool fleet.PoolID) *liveEngine {
+	e := &liveEngine{id: id, pool: pool, penalty: 1}
+	e.forget()
+	return e
+}
+
+// forget makes what the control plane said unknown.
+func (e *liveEngine) forget() {
+	e.others.Store(noLevel)
+	e.queued.Store(noLevel)
+	e.health = fleet.Amount{}
+}
+
+// learn takes what the control plane says. Of our own requests it knows those that it
+// was told of.
+func (e *liveEngine) learn(l *fleet.EngineLevels) {
+	told := e.told.Load()
+	e.then.Store(told)
+	e.queued.Store(count(l.Queued, 0))
+	e.others.Store(count(l.InFlight, told))
+	e.health = l.Health
+}
+
+// count is an amount less a part of it.
+func count(a fleet.Amount, less int64) int64 {
+	if !a.Known {
+		return noLevel
+	}
+	return max(0, int64(min(a.Value, math.MaxInt32))-less)
+}
+
+// waiting is how many requests wait at the engine: those that it has told of, and what
+// has come from here since, less what has ended. Without a queue it may have had room
+// for them, so that it has none.
+func (e *liveEngine) waiting() int64 {
+	queued := e.queued.Load()
+	if queued <= 0 {
+		return 0
+	}
+	return queued + max(0, e.open.Load()-e.then.Load())
+}
+
+// inFlight is how many requests the engine has, those of this moment from here among
+// them.
+func (e *liveEngine) inFlight() (n float64, known bool) {
+	others := e.others.Load()
+	return float64(max(0, others) + e.open.Load()), others != noLevel
+}
+
+// poolState is what is known of a pool's engines together: made afresh each second and
+// with each round's levels.
+type poolState struct {
+	weights  []float64 // nil: all alike
+	sum      float64   // of the weights
+	inFlight float64   // requests in all of it; less than 0: not known
+	spill    float64   // part of them that waits, 0–1; 0 if it is not known
+}
+
+// weights are those of the engines, nil where they weigh alike.
+func (p *pool) weights() []float64 {
+	if s := p.state.Load(); s != nil {
+		return s.weights
+	}
+	return nil
+}
+
+// share is the fair part of an engine in its pool's requests.
+func (s *poolState) share(e *engine) float64 {
+	if s.weights == nil {
+		return 1 / s.sum
+	}
+	return s.weights[e.place] / s.sum
+}
+
+// bound is how many requests an engine may have whose fair part is so many. An idle
+// pool's first ones are not in excess.
+func bound(fair float64) float64 {
+	fair = max(1, fair)
+	return fair + excessSigmas*math.Sqrt(fair)
+}
+
+// full says whether an engine has more than it should: it has told of a queue that is
+// too long, or has more requests than by chance. What is not known does not count.
+// This process's own count of open requests alone would say nothing: it sees a small
+// part of the traffic.
+func (p *pool) full(e *engine) bool {
+	if e.live.waiting() > maxQueued {
+		return true
+	}
+	s := p.state.Load()
+	if s == nil || s.inFlight < 0 {
+		return false
+	}
+	n, known := e.live.inFlight()
+	share := s.share(e)
+	// The pool's sum may be a second old. In a burst it is taken again before anything
+	// is concluded.
+	return known && n > bound(share*s.inFlight) && n > bound(share*p.inFlight())
+}
+
+// inFlight is how many requests the pool's engines have at this moment.
+func (p *pool) inFlight() float64 {
+	sum := 0.0
+	for i := range p.engines {
+		n, _ := p.engines[i].live.inFlight()
+		sum += n
+	}
+	return sum
+}
+
+// refresh makes the pool's state of what is known of its engines.
+func (p *pool) refresh(now time.Time) {
+	s := &poolState{inFlight: -1}
+	var waiting, all float64
+	known, queues, alike := false, false, true
+	weights := make([]float64, len(p.engines))
+	for i := range p.engines {
+		live := p.engines[i].live
+		weights[i] = live.weight(now)
+		s.sum += weights[i]
+		alike = alike && weights[i] == weights[0]
+		n, ok := live.inFlight()
+		all += n
+		known = known || ok
+		queues = queues || live.queued.Load() >= 0
+		waiting += float64(live.waiting())
+	}
+	if alike {
+		s.sum = float64(len(weights))
+	} else {
+		s.weights = weights
+	}
+	if known {
+		s.inFlight = all
+	}
+	if known && queues && waiting > 0 {
+		s.spill = min(1, waiting/all)
+	}
+	p.state.Store(s)
+	for i := range p.engines {
+		if e := &p.engines[i]; p.full(e) {
+			e.live.full.Store(now.Unix())
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package extproc
+
+// Bounded load. A conversation belongs to the engine that its key ranks first. While
+// that one is full, it goes to the next in its ranking that is not; where the best of
+// its pool are all full, a part of the pool's conversations that is as large as its
+// queue goes to the best engine of the next pool. Its alternatives are few and its own,
+// so that no engine is overrun because it alone has room.
+//
+// Once diverted it stays there, until its own engine has had room for a while: each
+// time that it moves, all of it is prefilled again. A replica that has not heard of the
+// diversion decides by the same levels, and so the same.
+
+// detour says why a request is not where its key belongs.
+type detour int
+
+const (
+	direct    detour = iota
+	elsewhere        // its engine is full, or was lately: another one of its pool
+	otherPool        // its pool is full: another one
+	nowhere          // its engine is full, and there is none better
+)
+
+// staysAway is how long an engine must have had room before the conversations that it
+// turned away come back: so long at least, and twice so long at most, for they should
+// not come back at once.
+const staysAway = 10 // seconds
+
+// place returns the engine of a selection, and whether it is its own. Only a named
+// conversation can be remembered.
+func (t *Table) place(s *selection, named bool) (*engine, detour) {
+	own, now := s.own, t.clock.Load()
+	full := s.home.full(own)
+	if full {
+		if own.live.full.Load() != now {
+			own.live.full.Store(now)
+		}
+	} else if !own.live.fullLately(now, s.key) {
+		return own, direct
+	}
+	name := s.key ^ s.class.salt
+	kept := uint64(0)
+	if named {
+		kept = t.diverted.find(name, now)
+	}
+	if e := s.find(kept); e != nil && !e.pool.full(e) {
+		return e, s.detourTo(e)
+	}
+	if !full {
+		if kept != 0 {
+			t.diverted.drop(name)
+		}
+		return own, direct
+	}
+	to := s.roomier()
+	if to == nil {
+		return own, nowhere
+	}
+	if named {
+		t.diverted.keep(name, to.hash, now)
+	}
+	return to, s.detourTo(to)
+}
+
+// fullLately says whether the engine was full a while ago, which is longer for some
+// keys than for others.
+func (e *liveEngine) fullLately(now int64, key uint64) bool {
+	last := e.full.Load()
+	return last != 0 && float64(now-last) < staysAway*(1+unit(mix(key)))
+}
+
+func (s *selection) detourTo(e *engine) detour {
+	if e.pool == s.home {
+		return elsewhere
+	}
+	return otherPool
+}
+
+// find returns the engine of that hash among those that a key may be diverted to.
+func (s *selection) find(hash uint64) *engine {
+	if hash == 0 {
+		return nil
+	}
+	for place := 1; place < s.best().n; place++ {
+		if e := s.engine(place); e.hash == hash {
+			return e
+		}
+	}
+	for place := 1; place < s.pools.n; place++ {
+		if p := s.further(place); p.weight > noShare {
+			if e := p.pool.best(s.key); e.hash == hash {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// roomier returns the best engine for the key that is not full, nil if there is none.
+func (s *selection) roomier() *engine {
+	for place := 1; place < s.best().n; place++ {
+		if e := s.engine(place); !s.home.full(e) {
+			return e
+		}
+	}
+	if state := s.home.state.Load(); state == nil || unit(mix(mix(s.key)^s.home.hash)) >= state.spill {
+		return nil
+	}
+	for place := 1; place < s.pools.n; place++ {
+		if p := s.further(place); p.weight > noShare {
+			if e := p.pool.best(s.key); !p.pool.full(e) {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// best is the engine that the key ranks first in a pool.
+func (p *pool) best(key uint64) *engine { return &p.engines[p.first(key)] }
