@@ -343,6 +343,24 @@ func latencyCost(t rapid.TB, s *fleet.State) float64 {
 	return cost
 }
 
+// Whatever is short, streams of a class are refused the same fraction of what they ask
+// for, but where an operator's limits speak of one.
+func TestOfAClassAllAreRefusedAlike(t *testing.T) {
+	law(t, func(t *rapid.T, s *fleet.State, plan *fleet.Plan) {
+		m, fractions := newModel(s), map[fleet.ClassID][]float64{}
+		for _, st := range m.streams {
+			if r := plan.Route(st.id); r.DemandRps > 0 && !m.bounded(st) {
+				fractions[st.id.Class] = append(fractions[st.id.Class], r.ShedRps/r.DemandRps)
+			}
+		}
+		for class, all := range fractions {
+			if least, most := slices.Min(all), slices.Max(all); most-least > 1e-6 {
+				t.Errorf("%s: between %v and %v of the demand is refused", class, least, most)
+			}
+		}
+	})
+}
+
 // Names decide nothing but ties.
 func TestRenamingChangesNoCost(t *testing.T) {
 	law(t, func(t *rapid.T, s *fleet.State, _ *fleet.Plan) {

@@ -1,11 +1,7 @@
 package solver
 
-import "math"
-
-const (
-	maxLevelling = 200  // rounds; a handful does for fleets that share their pools
-	levelled     = 1e-9 // of a stream's demand
-)
+// levelled is the part of a stream's demand below which it is refused like others.
+const levelled = 1e-9
 
 // refine does to a routing what a linear program cannot say.
 func (r *routing) refine() {
@@ -24,11 +20,11 @@ func (r *routing) shortOfCapacity() bool {
 	return false
 }
 
-// level refuses the streams of a class alike, where they share a pool. The program
-// prices refusals in pieces, and lets equal streams differ by as much as the piece
-// that the shortage ends in; here the one that is refused most takes the other's place
-// at a pool that both may use, until the fractions are equal. The places are the same,
-// so capacity and other classes are not touched. It costs the difference of their
+// level refuses the same fraction of all streams of a class. The program prices
+// refusals in pieces, and lets equal streams differ by as much as the piece that the
+// shortage ends in; here streams that are refused more take places of those that are
+// refused less. All may use the pools of their class, and the places are the same, so
+// that capacity and other classes are not touched. It costs the difference of their
 // networks, which is nothing beside a refusal.
 func (r *routing) level() {
 	ofClass := map[*class][]int{}
@@ -37,48 +33,42 @@ func (r *routing) level() {
 			ofClass[st.class] = append(ofClass[st.class], i)
 		}
 	}
-	for _, streams := range ofClass {
-		r.levelStreams(streams)
+	for c, streams := range ofClass {
+		r.levelStreams(streams, make([]float64, len(c.options)))
 	}
 	r.load()
 }
 
-func (r *routing) levelStreams(streams []int) {
-	for range maxLevelling {
-		gap := 0.0
-		for _, i := range streams {
-			for _, j := range streams {
-				gap = max(gap, r.levelPair(i, j))
-			}
+// levelStreams levels streams of one class. Places are those that are free, RPS by
+// option: none at first.
+func (r *routing) levelStreams(streams []int, places []float64) {
+	shed, demand := 0.0, 0.0
+	for _, i := range streams {
+		shed += r.shed[i]
+		demand += r.demand[i]
+	}
+	fair := func(i int) float64 { return shed / demand * r.demand[i] }
+	for _, i := range streams {
+		if less := fair(i) - r.shed[i]; less > levelled*r.demand[i] {
+			r.shed[i] += pass(r.rps[i], places, less)
 		}
-		if gap < levelled {
-			return
+	}
+	for _, i := range streams {
+		if more := r.shed[i] - fair(i); more > 0 {
+			r.shed[i] -= pass(places, r.rps[i], more)
 		}
 	}
 }
 
-// refused is the fraction of a stream's demand that is.
-func (r *routing) refused(i int) float64 {
-	return r.shed[i] / r.demand[i]
-}
-
-// levelPair lets stream i, if it is refused more, take places of stream j. It returns
-// how far apart the two were, as far as that could be changed.
-func (r *routing) levelPair(i, j int) float64 {
-	gap := r.refused(i) - r.refused(j)
-	if gap < levelled {
-		return 0
-	}
-	left := gap / (1/r.demand[i] + 1/r.demand[j]) // RPS that make the two alike
+// pass moves so many RPS from one to another, option by option, and returns how many
+// there were to move.
+func pass(from, to []float64, rps float64) float64 {
 	moved := 0.0
-	for o := range r.rps[i] { // both have the options of their class, in the same order
-		step := min(left, r.rps[j][o])
-		r.rps[i][o] += step
-		r.rps[j][o] -= step
-		left -= step
+	for o := range from {
+		step := min(rps-moved, from[o])
+		from[o] -= step
+		to[o] += step
 		moved += step
 	}
-	r.shed[i] = math.Max(0, r.shed[i]-moved)
-	r.shed[j] += moved
-	return gap * min(1, moved/dustRps)
+	return moved
 }
