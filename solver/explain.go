@@ -20,7 +20,7 @@ func Explain(s *fleet.State, solve Solve) (*fleet.Explanation, error) {
 	}
 	r := p.read(solution)
 	r.refine()
-	e := explanation{p, solution, r}
+	e := newExplanation(p, solution, r)
 	return &fleet.Explanation{Streams: e.streams(), Pools: e.pools()}, nil
 }
 
@@ -28,6 +28,22 @@ type explanation struct {
 	*program
 	solution *lp.Solution
 	routing  *routing
+	// The columns of each stream: looking through all for each option would take the
+	// square of a large fleet.
+	flowsOf [][]flow
+	shedsOf [][]shed
+}
+
+func newExplanation(p *program, s *lp.Solution, r *routing) *explanation {
+	n := len(p.model.streams)
+	e := &explanation{program: p, solution: s, routing: r, flowsOf: make([][]flow, n), shedsOf: make([][]shed, n)}
+	for _, f := range p.flows {
+		e.flowsOf[f.stream] = append(e.flowsOf[f.stream], f)
+	}
+	for _, c := range p.sheds {
+		e.shedsOf[c.stream] = append(e.shedsOf[c.stream], c)
+	}
+	return e
 }
 
 func (e *explanation) streams() []fleet.StreamWhy {
@@ -56,15 +72,13 @@ func (e *explanation) marginal(i int) float64 {
 		return e.idleMarginal(st)
 	}
 	seconds := e.dual(e.demand[i])
-	for _, f := range e.flows {
-		if f.stream == i && !f.moved && st.settled() {
+	for _, f := range e.flowsOf[i] {
+		if !f.moved && st.settled() {
 			seconds += e.atBound(f.column) * e.Columns[f.column].Upper / st.demand
 		}
 	}
-	for _, c := range e.sheds {
-		if c.stream == i {
-			seconds += e.atBound(c.column) * e.Columns[c.column].Upper / st.demand
-		}
+	for _, c := range e.shedsOf[i] {
+		seconds += e.atBound(c.column) * e.Columns[c.column].Upper / st.demand
 	}
 	return seconds
 }
@@ -147,8 +161,8 @@ func (e *explanation) compare(i int, options []fleet.OptionWhy) {
 func (e *explanation) flowOf(i, j int) (flow, bool) {
 	var out flow
 	found := false
-	for _, f := range e.flows {
-		if f.stream == i && f.option == j && (!found || e.solution.X[f.column] > dustRps) {
+	for _, f := range e.flowsOf[i] {
+		if f.option == j && (!found || e.solution.X[f.column] > dustRps) {
 			out, found = f, true
 		}
 	}

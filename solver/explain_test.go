@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"weir/fleet"
@@ -32,7 +33,7 @@ func TestExplanationsAddUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := explanation{program: p, solution: solution}
+		e := newExplanation(p, solution, nil)
 		for i, why := range mustExplain(t, s).Streams {
 			if p.demand[i] == none {
 				continue
@@ -56,27 +57,31 @@ func TestExplanationsAddUp(t *testing.T) {
 				if o.Share > 0 && (o.WorseSeconds > margin || o.WorseSeconds < -margin && !m.streams[i].settled()) {
 					t.Errorf("%s at %s: %s is used and worse by %v", why.Class, why.FrontEnd, o.Pool, o.WorseSeconds)
 				}
-				checkEngine(t, m, o, why.Class, solution.RowDuals[p.work[m.pool(o.Pool).index]])
+				checkEngine(t, e, o, why.Class)
 			}
 		}
 	})
 }
 
 // checkEngine holds an engine's part against the pool's own curve: what one more
-// request adds lies between the slopes of the pieces that meet at the pool's load, or
-// above the last where the pool is full.
-func checkEngine(t *rapid.T, m *model, o fleet.OptionWhy, class fleet.ClassID, dual float64) {
-	p := m.pool(o.Pool)
-	for _, c := range m.classes {
-		for _, x := range c.options {
-			if c.ID == class && x.pool == p {
-				if want := x.base - dual*x.work; math.Abs(o.EngineSeconds-want) > 1e-9*(1+math.Abs(want)) {
-					t.Errorf("%s: engine %v, want %v", o.Pool, o.EngineSeconds, want)
-				}
-				if o.EngineSeconds < x.base-1e-6 {
-					t.Errorf("%s: engine %v is less than on an idle replica, %v", o.Pool, o.EngineSeconds, x.base)
-				}
-			}
+// request adds is the slope of the piece in which the pool's load ends, at least that
+// of every piece in use and at most that of any with room.
+func checkEngine(t *rapid.T, e *explanation, o fleet.OptionWhy, id fleet.ClassID) {
+	pool := e.model.pool(o.Pool)
+	of := e.model.classes[slices.IndexFunc(e.model.classes, func(c *class) bool { return c.ID == id })]
+	x := of.options[slices.IndexFunc(of.options, func(x option) bool { return x.pool == pool })]
+	slope := (o.EngineSeconds - x.base) / x.work
+	margin := 1e-6 * (1 + math.Abs(slope))
+	for _, f := range e.fills {
+		piece, filled := &e.Columns[f.column], e.solution.X[f.column]
+		if f.pool != pool.index {
+			continue
+		}
+		if filled > margin && slope < piece.Cost-margin {
+			t.Errorf("%s: one more adds %v, a piece of %v is in use", o.Pool, slope, piece.Cost)
+		}
+		if filled < piece.Upper-margin && slope > piece.Cost+margin {
+			t.Errorf("%s: one more adds %v, a piece of %v has room", o.Pool, slope, piece.Cost)
 		}
 	}
 }
@@ -139,19 +144,36 @@ func TestExplanationOfTheTalk(t *testing.T) {
 }
 
 func TestWhy(t *testing.T) {
-	s := talk()
-	h := begin(t, s)
-	s.Fleet.Options.ChurnSeconds = 0.010
-	ready(s, "A", fleet.Unready)
-	ask(s, "A", "chat", 0)
-	h.tick()
-	whys := map[fleet.PoolID]string{}
-	for _, o := range mustExplain(t, s).Streams[1].Options {
-		whys[o.Pool] = o.Why
-	}
-	for pool, want := range map[fleet.PoolID]string{"A": "no engine is ready", "B": "used, and full", "C": "used"} {
-		if whys[pool] != want {
-			t.Errorf("%s: %q, want %q", pool, whys[pool], want)
+	type whys = map[fleet.PoolID]string
+	flat := func(s *fleet.State) { // no queueing: network alone decides
+		for i := range s.Fleet.Pools {
+			s.Fleet.Pools[i].Profile.TTFT = fleet.Curve{{Seconds: 0.2}}
 		}
+	}
+	toA := fleet.Link{FrontEnd: "B", Pool: "A"}
+	for name, c := range map[string]struct {
+		before, change func(*fleet.State)
+		want           whys // of B's options; what moving must gain, 20 ms, is in
+	}{
+		"full, and more than that":  {flat, func(*fleet.State) {}, whys{"A": "40.00 ms worse", "B": "used, and full", "C": "used"}},
+		"a pool without engines":    {flat, func(s *fleet.State) { ask(s, "A", "chat", 0); ready(s, "A", fleet.Unready) }, whys{"A": "no engine is ready", "B": "used, and full", "C": "used"}},
+		"too little to be moved":    {flat, func(s *fleet.State) { s.Fleet.Network.RoundTripSeconds[toA] = 0.055 }, whys{"A": "not enough better to move: 15.00 ms short", "B": "used, and full", "C": "used"}},
+		"another front-end's place": {flat, func(s *fleet.State) { ask(s, "A", "chat", 100) }, whys{"A": "full with requests for which it is worth more: 40.00 ms worse here", "B": "used, and full", "C": "used"}},
+		"nobody asks":               {func(s *fleet.State) { flat(s); ask(s, "B", "chat", 0) }, func(*fleet.State) {}, whys{"A": "98.00 ms worse", "B": "nobody asks for it: a request would go here", "C": "78.00 ms worse"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := talk()
+			s.Fleet.Options.ChurnSeconds = 0.010
+			c.before(s)
+			s.Previous = mustPlan(t, s)
+			c.change(s)
+			got := whys{}
+			for _, o := range mustExplain(t, s).Streams[1].Options {
+				got[o.Pool] = o.Why
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("B's options (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

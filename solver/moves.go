@@ -12,7 +12,7 @@ import (
 const swing = 3
 
 // priceMoves sets what a request of the stream must gain to be moved to each of its
-// options. It is the one damper of the plan, and has two parts:
+// options. It is what damps the plan, and has two parts:
 //
 // What looks better only by noise is no gain, however long it goes on.
 //
