@@ -83,7 +83,7 @@ func policiesByCommand(c fleet.Choice, a *list) {
 		a.add("policy %q is in force by command, and not %q as the fleet file says, %s: `weir policy %s` ends it", c.Policy.Name, c.Policy.File, ends, c.Policy.File)
 	}
 	if c.Shadow.ByCommand() {
-		name, file := cmp.Or(c.Shadow.Name, NoPolicy), cmp.Or(c.Shadow.File, NoPolicy)
+		name, file := cmp.Or(c.Shadow.Name, fleet.NoPolicy), cmp.Or(c.Shadow.File, fleet.NoPolicy)
 		a.add("the shadow is %q by command, and not %q as the fleet file says, %s: `weir policy --shadow %s` ends it", name, file, ends, file)
 	}
 }

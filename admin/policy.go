@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"weir/fleet"
 )
-
-// NoPolicy is the name of no shadow.
-const NoPolicy = "none"
 
 // PolicyOrder is which policies an operator wants; null: as it is.
 type PolicyOrder struct {
@@ -46,22 +44,22 @@ func readOrder(body []byte) (o PolicyOrder, err error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&o); err != nil {
-		return o, fmt.Errorf(`send {"policy": NAME, "shadow": NAME or %q} or one of the two: %w`, NoPolicy, err)
+		return o, fmt.Errorf(`send {"policy": NAME, "shadow": NAME or %q} or one of the two: %w`, fleet.NoPolicy, err)
 	}
 	if o.Policy == nil && o.Shadow == nil {
-		return o, fmt.Errorf("name a policy, a shadow or both")
+		return o, errors.New("name a policy, a shadow or both")
 	}
 	if o.Policy != nil {
-		err = fleet.KnownPolicy(*o.Policy)
+		err = fleet.CheckPolicy(*o.Policy)
 	}
 	if err == nil && o.Shadow != nil {
-		if *o.Shadow == NoPolicy {
+		if *o.Shadow == fleet.NoPolicy {
 			none := ""
 			o.Shadow = &none
 			return o, nil
 		}
-		if err = fleet.KnownPolicy(*o.Shadow); err != nil {
-			err = fmt.Errorf("shadow: %w, or %s", err, NoPolicy)
+		if err = fleet.CheckPolicy(*o.Shadow); err != nil {
+			err = fmt.Errorf("shadow: %w, or %s", err, fleet.NoPolicy)
 		}
 	}
 	return o, err

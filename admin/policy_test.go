@@ -114,7 +114,7 @@ func TestStatusOfPolicies(t *testing.T) {
 	r := testRound()
 	r.Plan.Policy = fleet.PolicyNearest
 	r.Choice = fleet.Choice{Policy: fleet.Chosen{Name: "nearest", File: "nearest"}, Shadow: fleet.Chosen{Name: "optimal", File: "optimal"}}
-	r.Shadow = &fleet.Shadow{Policy: "optimal", At: noon.Add(-3 * time.Second), Difference: &fleet.Difference{MeanSeconds: 0.001, MovedRatio: 0.08, ShedRps: 2, MaxUtilisation: 1}}
+	r.Shadow = &fleet.Shadow{Policy: "optimal", At: noon.Add(-3 * time.Second), Difference: &fleet.Difference{MeanSeconds: 0.001, MovedShare: 0.08, ShedRps: 2, MaxUtilisation: 1}}
 	s := newStatus(noon, r, testClients(), "", "")
 	if s.Plan.Policy != "nearest" || s.Policies != r.Choice {
 		t.Errorf("plan by %q, policies %+v", s.Plan.Policy, s.Policies)

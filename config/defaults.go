@@ -8,7 +8,6 @@ import (
 
 // What holds where the file says nothing.
 const (
-	noPolicy = "none" // of a shadow
 	// Long enough that reports of a whole interval are in, short enough that a
 	// shift of load is answered before queues are felt.
 	defaultTick = 2 * time.Second

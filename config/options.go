@@ -30,7 +30,7 @@ func (r *reader) options(n node) {
 
 // shadow reads the policy that plans beside the one in force; none is no policy.
 func shadow(n node) string {
-	if name := n.oneOf(noPolicy, append(fleet.Policies(), noPolicy)...); name != noPolicy {
+	if name := n.oneOf(fleet.NoPolicy, append(fleet.Policies(), fleet.NoPolicy)...); name != fleet.NoPolicy {
 		return name
 	}
 	return ""

@@ -107,7 +107,7 @@ func checkFrontEnds(t *testing.T, f *fleet.Fleet) {
 func checkOptions(t *testing.T, f *fleet.Fleet) {
 	t.Helper()
 	o := f.Options
-	if fleet.KnownPolicy(o.Policy) != nil || o.Shadow != "" && fleet.KnownPolicy(o.Shadow) != nil || o.Tick < minTick || o.Tick > maxTick ||
+	if fleet.CheckPolicy(o.Policy) != nil || o.Shadow != "" && fleet.CheckPolicy(o.Shadow) != nil || o.Tick < minTick || o.Tick > maxTick ||
 		!finite(o.Headroom) || o.Headroom >= 1 || !finite(o.MinShare) || o.MinShare >= 0.5 ||
 		o.BodyLimit < 1<<10 || o.BodyLimit > math.MaxUint32 || o.HealthPath[0] != '/' || !finite(o.RetryPercent) {
 		t.Errorf("options %+v", o)

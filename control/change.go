@@ -26,32 +26,12 @@ func compare(before, after *fleet.Plan) change {
 	if before == nil {
 		before = &fleet.Plan{}
 	}
-	var moved, total, shed, shedBefore float64
-	for i := range after.Routes {
-		r := &after.Routes[i]
-		rps := r.DemandRps - r.ShedRps
-		total += rps
-		shed += r.ShedRps
-		if old := before.Route(fleet.Stream{FrontEnd: r.FrontEnd, Class: r.Class}); old != nil {
-			moved += rps * movedShare(old, r)
-			shedBefore += old.ShedRps
-		}
+	c := change{status: before.Status != after.Status, shed: after.ShedRps(), moved: fleet.Moved(before, after)}
+	if c.moved <= unmoved {
+		c.moved = 0
 	}
-	c := change{status: before.Status != after.Status, shed: shed}
-	if total > 0 && moved/total > unmoved {
-		c.moved = moved / total
-	}
-	if c.moved == 0 && !c.status && math.Abs(shed-shedBefore) <= tolerance*max(1, shed) {
+	if c.moved == 0 && !c.status && math.Abs(c.shed-before.ShedRps()) <= tolerance*max(1, c.shed) {
 		return change{}
 	}
 	return c
-}
-
-// movedShare is the share of a route that goes to another pool than before.
-func movedShare(before, after *fleet.Route) float64 {
-	gained := 0.0
-	for _, s := range after.Shares {
-		gained += max(0, s.Share-before.ShareOf(s.Pool))
-	}
-	return gained
 }

@@ -166,7 +166,7 @@ func TestMetricsOfAShadow(t *testing.T) {
 	l.Counters.ShadowsSkipped.Store(1)
 	l.latest.Store(&fleet.Round{Shadow: &fleet.Shadow{
 		Policy:     fleet.PolicyNearest,
-		Difference: &fleet.Difference{MeanSeconds: -0.002, MovedRatio: 0.08, ShedRps: -5, MaxUtilisation: 1.2},
+		Difference: &fleet.Difference{MeanSeconds: -0.002, MovedShare: 0.08, ShedRps: -5, MaxUtilisation: 1.2},
 	}})
 	lint(t, r)
 	for name, want := range map[string]float64{

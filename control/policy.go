@@ -35,7 +35,7 @@ func (o *override) over(file string) fleet.Chosen {
 
 // Choose has the loop work by other policies from its next round on, until the fleet
 // file names another one or the process ends; it returns what will be in force. Nil
-// leaves a policy as it is, and an empty shadow is none; [fleet.KnownPolicy] says whether
+// leaves a policy as it is, and an empty shadow is none; [fleet.CheckPolicy] says whether
 // a name is one. Any goroutine may ask.
 func (l *Loop) Choose(policy, shadow *string) (fleet.Choice, error) {
 	heard := make(chan fleet.Choice, 1)

@@ -33,8 +33,8 @@ type shade struct {
 // earlier one it skips this one.
 func (l *Loop) castShadow(now time.Time, s *fleet.State, live *fleet.Plan) {
 	select {
-	case s := <-l.shades:
-		l.takeShade(s)
+	case made := <-l.shades:
+		l.takeShade(made)
 	default:
 	}
 	if policy := s.Fleet.Options.Shadow; policy != l.shadow.policy {
@@ -111,16 +111,10 @@ func (l *Loop) takeShade(s shade) {
 
 // differ says what a plan would change of the one in force.
 func differ(live, other *fleet.Plan) *fleet.Difference {
-	c := compare(live, other)
-	d := &fleet.Difference{MeanSeconds: other.MeanSeconds - live.MeanSeconds, MovedRatio: c.moved}
-	for i := range live.Routes {
-		d.ShedRps -= live.Routes[i].ShedRps
+	return &fleet.Difference{
+		MeanSeconds:    other.MeanSeconds - live.MeanSeconds,
+		MovedShare:     fleet.Moved(live, other),
+		ShedRps:        other.ShedRps() - live.ShedRps(),
+		MaxUtilisation: other.Fullest().Utilisation,
 	}
-	for i := range other.Routes {
-		d.ShedRps += other.Routes[i].ShedRps
-	}
-	for i := range other.Pools {
-		d.MaxUtilisation = max(d.MaxUtilisation, other.Pools[i].Utilisation)
-	}
-	return d
 }

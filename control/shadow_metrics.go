@@ -55,7 +55,7 @@ func (f shadowFigures) Collect(out chan<- prometheus.Metric) {
 	}
 	g := gauges{out}
 	g.set(shadowLatency, sh.Difference.MeanSeconds, sh.Policy)
-	g.set(shadowMoved, sh.Difference.MovedRatio, sh.Policy)
+	g.set(shadowMoved, sh.Difference.MovedShare, sh.Policy)
 	g.set(shadowShed, sh.Difference.ShedRps, sh.Policy)
 	g.set(shadowUtilisation, sh.Difference.MaxUtilisation, sh.Policy)
 }

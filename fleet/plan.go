@@ -86,6 +86,47 @@ func (p *Plan) Pool(id PoolID) *PoolPlan {
 	return &p.Pools[i]
 }
 
+// ShedRps is what the plan refuses in all.
+func (p *Plan) ShedRps() float64 {
+	sum := 0.0
+	for i := range p.Routes {
+		sum += p.Routes[i].ShedRps
+	}
+	return sum
+}
+
+// Fullest is the pool with the highest utilisation; the zero PoolPlan if none is used.
+func (p *Plan) Fullest() (most PoolPlan) {
+	for _, q := range p.Pools {
+		if q.Utilisation > most.Utilisation {
+			most = q
+		}
+	}
+	return most
+}
+
+// Moved is the share of what a plan admits that goes to another pool than by the plan
+// before. A stream that had no route then moves nobody.
+func Moved(before, after *Plan) float64 {
+	moved, total := 0.0, 0.0
+	for i := range after.Routes {
+		r := &after.Routes[i]
+		rps := r.DemandRps - r.ShedRps
+		total += rps
+		old := before.Route(Stream{FrontEnd: r.FrontEnd, Class: r.Class})
+		if old == nil {
+			continue
+		}
+		for _, s := range r.Shares {
+			moved += rps * max(0, s.Share-old.ShareOf(s.Pool))
+		}
+	}
+	if total <= 0 {
+		return 0
+	}
+	return moved / total
+}
+
 // ShareOf returns the share of a pool in a route, 0 where it has none.
 func (r *Route) ShareOf(p PoolID) float64 {
 	for _, s := range r.Shares {

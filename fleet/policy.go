@@ -18,6 +18,9 @@ const (
 	PolicyProportional = "proportional" // a feedback loop on measured latency
 )
 
+// NoPolicy is the name of no shadow, for people; in values it is empty.
+const NoPolicy = "none"
+
 // Policies lists their names, the default first.
 func Policies() []string {
 	return []string{PolicyOptimal, PolicyWaterfall, PolicyLocal, PolicyNearest, PolicyEven, PolicyProportional}
@@ -30,8 +33,8 @@ func KeepsCapacity(policy string) bool {
 	return policy == PolicyOptimal || policy == PolicyWaterfall
 }
 
-// KnownPolicy says what is wrong with the name of a policy, nil if nothing.
-func KnownPolicy(name string) error {
+// CheckPolicy says what is wrong with the name of a policy, nil if nothing.
+func CheckPolicy(name string) error {
 	if !slices.Contains(Policies(), name) {
 		return fmt.Errorf("there is no policy %.100q: name one of %s", name, strings.Join(Policies(), ", "))
 	}
@@ -66,7 +69,7 @@ type Shadow struct {
 // Difference is what one plan would change of another.
 type Difference struct {
 	MeanSeconds    float64 `json:"meanSeconds"`    // by which the mean latency is higher
-	MovedRatio     float64 `json:"movedRatio"`     // part of the admitted traffic that goes to another pool
+	MovedShare     float64 `json:"movedShare"`     // of the admitted traffic, that goes to another pool
 	ShedRps        float64 `json:"shedRps"`        // by which more is refused
 	MaxUtilisation float64 `json:"maxUtilisation"` // of the fullest pool, not a difference
 }

@@ -48,7 +48,7 @@ func TestExplanationsAddUp(t *testing.T) {
 				if got, want := o.Cost(), last+solution.ReducedCosts[f.column]; math.Abs(got-want) > margin {
 					t.Errorf("%s at %s: %s adds up to %v, want %v", why.Class, why.FrontEnd, o.Pool, got, want)
 				}
-				if shedOf(plan) > 0 {
+				if plan.ShedRps() > 0 {
 					continue // who is let in where was levelled after the program
 				}
 				if o.Share == 0 && o.WorseSeconds < -margin {

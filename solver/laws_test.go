@@ -314,7 +314,7 @@ func TestAUselessPoolChangesNothing(t *testing.T) {
 		for _, fe := range f.FrontEnds {
 			f.Network.RoundTripSeconds[fleet.Link{FrontEnd: fe.ID, Pool: "zzz"}] = 1000
 		}
-		if shedOf(plan) > 0 || len(f.Limits) > 0 || len(plan.Routes) != len(f.FrontEnds)*len(f.Classes) {
+		if plan.ShedRps() > 0 || len(f.Limits) > 0 || len(plan.Routes) != len(f.FrontEnds)*len(f.Classes) {
 			return // it would be of use
 		}
 		other := *s

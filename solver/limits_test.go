@@ -119,17 +119,9 @@ func TestLimits(t *testing.T) {
 			if diff := cmp.Diff(tt.want, rps(plan)[tt.of], near(1e-6)); diff != "" {
 				t.Errorf("rates (-want +got):\n%s", diff)
 			}
-			if got := shedOf(plan); got < tt.shed-1e-6 || got > tt.shed+1e-6 {
+			if got := plan.ShedRps(); got < tt.shed-1e-6 || got > tt.shed+1e-6 {
 				t.Errorf("%v RPS are refused, want %v", got, tt.shed)
 			}
 		})
 	}
-}
-
-func shedOf(p *fleet.Plan) float64 {
-	sum := 0.0
-	for _, r := range p.Routes {
-		sum += r.ShedRps
-	}
-	return sum
 }

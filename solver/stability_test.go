@@ -29,24 +29,10 @@ func (h *history) tick() float64 {
 	before := h.plan
 	h.state.Previous, h.state.ElapsedSeconds = before, tickSeconds
 	h.plan = mustPlan(h.t, h.state)
-	return movedShare(before, h.plan)
-}
-
-func movedShare(before, after *fleet.Plan) float64 {
 	if before == nil {
 		return 0
 	}
-	moved, total := 0.0, 0.0
-	for i := range after.Routes {
-		r := &after.Routes[i]
-		old := before.Route(fleet.Stream{FrontEnd: r.FrontEnd, Class: r.Class})
-		admitted := r.DemandRps - r.ShedRps
-		total += admitted
-		for _, s := range r.Shares {
-			moved += admitted * max(0, s.Share-old.ShareOf(s.Pool))
-		}
-	}
-	return moved / total
+	return fleet.Moved(before, h.plan)
 }
 
 // latencyOf is the mean latency of a plan's routes by the state's own network.

@@ -8,21 +8,20 @@ type Summary struct {
 	MeanSeconds    float64 `json:"meanSeconds"`    // of what is admitted
 	MaxUtilisation float64 `json:"maxUtilisation"` // of the fullest pool; above 1: requests wait ever longer
 	ShedRps        float64 `json:"shedRps"`
-	AwayRatio      float64 `json:"awayRatio"` // part of the admitted traffic that does not go to the nearest pool
+	AwayShare      float64 `json:"awayShare"` // of the admitted traffic, that does not go to the nearest pool
 	Why            string  `json:"why"`       // as the plan has it
 	Error          string  `json:"error"`     // why there is no plan; empty: there is one
 }
 
 // Summarise sums up a plan of a state.
 func Summarise(s *fleet.State, plan *fleet.Plan) Summary {
-	out := Summary{Policy: plan.Policy, MeanSeconds: plan.MeanSeconds, Why: plan.Why}
-	for _, p := range plan.Pools {
-		out.MaxUtilisation = max(out.MaxUtilisation, p.Utilisation)
+	out := Summary{
+		Policy: plan.Policy, MeanSeconds: plan.MeanSeconds, Why: plan.Why,
+		MaxUtilisation: plan.Fullest().Utilisation, ShedRps: plan.ShedRps(),
 	}
 	admitted, away := 0.0, 0.0
 	for i := range plan.Routes {
 		r := &plan.Routes[i]
-		out.ShedRps += r.ShedRps
 		nearest := nearestSeconds(s, r)
 		for _, share := range r.Shares {
 			admitted += share.Rps
@@ -32,7 +31,7 @@ func Summarise(s *fleet.State, plan *fleet.Plan) Summary {
 		}
 	}
 	if admitted > 0 {
-		out.AwayRatio = away / admitted
+		out.AwayShare = away / admitted
 	}
 	return out
 }

@@ -15,7 +15,7 @@ func TestSummarise(t *testing.T) {
 		want   Summary
 	}{
 		// 20 of 250 RPS go from B to C.
-		"optimal": {fleet.PolicyOptimal, func(*fleet.State) {}, Summary{MeanSeconds: 0.25184, MaxUtilisation: 1, AwayRatio: 0.08}},
+		"optimal": {fleet.PolicyOptimal, func(*fleet.State) {}, Summary{MeanSeconds: 0.25184, MaxUtilisation: 1, AwayShare: 0.08}},
 		"nearest": {fleet.PolicyNearest, func(*fleet.State) {}, Summary{
 			MeanSeconds: (90*0.247 + 120*0.262 + 40*0.227) / 250, MaxUtilisation: 1.2,
 			Why: "planned above capacity, requests wait ever longer: B (120 %)",
@@ -29,7 +29,7 @@ func TestSummarise(t *testing.T) {
 		}, Summary{MeanSeconds: 0.06 + 0.225, MaxUtilisation: 0.5}},
 		"shedding": {fleet.PolicyWaterfall, func(s *fleet.State) { ask(s, "B", "chat", 170) }, Summary{
 			// A's and C's are at home, B's hundred too; 40 go to C and 10 to A.
-			MeanSeconds: 0.25 + (230*0.002+40*0.06+10*0.08)/280, MaxUtilisation: 1, ShedRps: 20, AwayRatio: 50. / 280,
+			MeanSeconds: 0.25 + (230*0.002+40*0.06+10*0.08)/280, MaxUtilisation: 1, ShedRps: 20, AwayShare: 50. / 280,
 			Why: "capacity is short: refusing 20 RPS of chat (B 20); full pools: A, B, C",
 		}},
 		"nobody asks": {fleet.PolicyEven, func(s *fleet.State) { clear(s.Demand) }, Summary{

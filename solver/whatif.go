@@ -34,7 +34,7 @@ func (w *WhatIf) Apply(s *fleet.State) (*fleet.State, error) {
 		out.Pools = map[fleet.PoolID]fleet.PoolState{}
 	}
 	if w.Policy != "" {
-		if err := fleet.KnownPolicy(w.Policy); err != nil {
+		if err := fleet.CheckPolicy(w.Policy); err != nil {
 			return nil, err
 		}
 		f.Options.Policy = w.Policy

@@ -39,7 +39,7 @@ func TestWhatIf(t *testing.T) {
 					t.Errorf("rates (-want +got):\n%s", diff)
 				}
 			}
-			if got := shedOf(plan); got < tt.shed-1e-6 || got > tt.shed+1e-6 {
+			if got := plan.ShedRps(); got < tt.shed-1e-6 || got > tt.shed+1e-6 {
 				t.Errorf("%v RPS are refused, want %v", got, tt.shed)
 			}
 			if diff := cmp.Diff(mustPlan(t, talk()).Routes, mustPlan(t, s).Routes); diff != "" {

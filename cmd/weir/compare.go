@@ -54,7 +54,7 @@ func compareTable(w *tabwriter.Writer, rows []solver.Summary) {
 		if r.MaxUtilisation > 1+1e-6 {
 			mean = "> " + mean
 		}
-		row(w, "%s\t%s\t%.1f%%\t%.2f\t%.1f%%\t%s", r.Policy, mean, 100*r.MaxUtilisation, r.ShedRps, 100*r.AwayRatio, dash(plain(r.Why)))
+		row(w, "%s\t%s\t%.1f%%\t%.2f\t%.1f%%\t%s", r.Policy, mean, 100*r.MaxUtilisation, r.ShedRps, 100*r.AwayShare, dash(plain(r.Why)))
 	}
 	row(w, "\n%s", compareLegend)
 }

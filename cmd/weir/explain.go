@@ -53,7 +53,7 @@ func explainRound(r fleet.Round) (*explained, error) {
 	if t := r.Turn; t != nil {
 		out.Turn = &turnExplained{
 			At: t.At, From: string(t.From.Status), To: string(t.To.Status),
-			MovedShare: solver.Moved(t.From, t.To), Causes: solver.Causes(t.Before, t.After, makePlan),
+			MovedShare: fleet.Moved(t.From, t.To), Causes: solver.Causes(t.Before, t.After, makePlan),
 		}
 	}
 	return out, nil

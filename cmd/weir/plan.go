@@ -29,7 +29,7 @@ func makePlan(s *fleet.State) (*fleet.Plan, error) {
 		return clp.Solve(p, time.Until(deadline))
 	})[name]
 	if policy == nil {
-		return nil, fleet.KnownPolicy(name)
+		return nil, fleet.CheckPolicy(name)
 	}
 	return policy(s)
 }
@@ -47,8 +47,8 @@ func newPlan() *cobra.Command {
 	c.Flags().BoolVar(&compare, "compare", false, "show what all policies make of it, side by side")
 	c.MarkFlagsMutuallyExclusive("policy", "compare")
 	c.RunE = func(c *cobra.Command, a []string) error {
-		if policy != "" && fleet.KnownPolicy(policy) != nil {
-			return usage("--policy: %w", fleet.KnownPolicy(policy))
+		if policy != "" && fleet.CheckPolicy(policy) != nil {
+			return usage("--policy: %w", fleet.CheckPolicy(policy))
 		}
 		f, _, err := loadFleet(c, a[0])
 		if err != nil {

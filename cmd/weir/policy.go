@@ -74,7 +74,7 @@ func choiceTable(w *tabwriter.Writer, c *fleet.Choice, o admin.PolicyOrder) {
 	}
 	row(w, "\t%s\tFLEET FILE\tBY", head)
 	row(w, "policy\t%s\t%s\t%s", c.Policy.Name, c.Policy.File, by(c.Policy))
-	row(w, "shadow\t%s\t%s\t%s", cmp.Or(c.Shadow.Name, admin.NoPolicy), cmp.Or(c.Shadow.File, admin.NoPolicy), by(c.Shadow))
+	row(w, "shadow\t%s\t%s\t%s", cmp.Or(c.Shadow.Name, fleet.NoPolicy), cmp.Or(c.Shadow.File, fleet.NoPolicy), by(c.Shadow))
 }
 
 func by(c fleet.Chosen) string {
@@ -98,7 +98,7 @@ func shadowLine(s *admin.Status) string {
 	}
 	d := sh.Difference
 	return fmt.Sprintf("shadow %s: mean latency %s, fullest pool %.1f%%, %.1f%% of the traffic elsewhere, refused %+.2f RPS, %s ago",
-		name, signed(d.MeanSeconds), 100*d.MaxUtilisation, 100*d.MovedRatio, d.ShedRps, seconds(sh.AgeSeconds))
+		name, signed(d.MeanSeconds), 100*d.MaxUtilisation, 100*d.MovedShare, d.ShedRps, seconds(sh.AgeSeconds))
 }
 
 // signed prints a difference of latencies.

@@ -26,7 +26,7 @@ func TestShadowLine(t *testing.T) {
 		},
 		"faster": {
 			"nearest", &admin.Shadow{Policy: "nearest", AgeSeconds: 1.2, Difference: &fleet.Difference{
-				MeanSeconds: -0.00084, MovedRatio: 0.08, ShedRps: -2.5, MaxUtilisation: 1.2,
+				MeanSeconds: -0.00084, MovedShare: 0.08, ShedRps: -2.5, MaxUtilisation: 1.2,
 			}},
 			"shadow nearest: mean latency -840µs, fullest pool 120.0%, 8.0% of the traffic elsewhere, refused -2.50 RPS, 1.2s ago",
 		},

@@ -21,7 +21,7 @@ type imagined struct {
 	MovedShare float64     `json:"movedShare"` // of the traffic that is admitted then
 }
 
-// whatIfOf reads what is imagined from a query; asWhatIf writes it.
+// whatIfOf reads what is imagined from a query; queryOf writes it.
 func whatIfOf(q url.Values) solver.WhatIf {
 	return solver.WhatIf{
 		Drain: q["drain"], Lose: q["lose"], Demand: q["demand"], Replicas: q["replicas"], Policy: q.Get("policy"),
@@ -57,7 +57,7 @@ func imagineRound(r fleet.Round, w solver.WhatIf) (*imagined, error) {
 	if err := errors.Join(errBefore, errAfter); err != nil {
 		return nil, err
 	}
-	return &imagined{before, after, solver.Moved(before, after)}, nil
+	return &imagined{before, after, fleet.Moved(before, after)}, nil
 }
 
 func newWhatIf() *cobra.Command {
@@ -110,7 +110,7 @@ func imaginedTable(w *tabwriter.Writer, i *imagined) {
 	row(w, "\tNOW\tTHEN")
 	row(w, "status\t%s\t%s", b.Status, a.Status)
 	row(w, "mean latency\t%s\t%s", ms(b.MeanSeconds), ms(a.MeanSeconds))
-	row(w, "refused\t%.2f RPS\t%.2f RPS", shedOf(b), shedOf(a))
+	row(w, "refused\t%.2f RPS\t%.2f RPS", b.ShedRps(), a.ShedRps())
 	row(w, "fullest pool\t%s\t%s", fullest(b), fullest(a))
 	row(w, "traffic moved\t\t%.1f%%", 100*i.MovedShare)
 	if a.Why != "" {
@@ -131,21 +131,8 @@ func imaginedTable(w *tabwriter.Writer, i *imagined) {
 	}
 }
 
-func shedOf(p *fleet.Plan) float64 {
-	sum := 0.0
-	for i := range p.Routes {
-		sum += p.Routes[i].ShedRps
-	}
-	return sum
-}
-
 func fullest(p *fleet.Plan) string {
-	var most fleet.PoolPlan
-	for _, q := range p.Pools {
-		if q.Utilisation > most.Utilisation {
-			most = q
-		}
-	}
+	most := p.Fullest()
 	if most.Pool == "" {
 		return "none is used"
 	}

@@ -4,29 +4,6 @@ import (
 	"weir/fleet"
 )
 
-// Moved is the fraction of a plan's admitted traffic that goes to another pool than by
-// the plan before; all of what had no route before.
-func Moved(before, after *fleet.Plan) float64 {
-	moved, total := 0.0, 0.0
-	for i := range after.Routes {
-		r := &after.Routes[i]
-		admitted := r.DemandRps - r.ShedRps
-		old := before.Route(fleet.Stream{FrontEnd: r.FrontEnd, Class: r.Class})
-		total += admitted
-		for _, s := range r.Shares {
-			had := 0.0
-			if old != nil {
-				had = old.ShareOf(s.Pool)
-			}
-			moved += admitted * max(0, s.Share-had)
-		}
-	}
-	if total == 0 {
-		return 0
-	}
-	return moved / total
-}
-
 // Inputs name the parts of a state that a plan can change for.
 const (
 	InputDemand   = "demand"
@@ -85,13 +62,5 @@ func causeOf(name string, base *fleet.Plan, s *fleet.State, plan func(*fleet.Sta
 	if err != nil {
 		return Cause{Input: name, Error: err.Error()}
 	}
-	return Cause{Input: name, Moved: Moved(base, p), Shed: shedRps(p) - shedRps(base)}
-}
-
-func shedRps(p *fleet.Plan) float64 {
-	sum := 0.0
-	for i := range p.Routes {
-		sum += p.Routes[i].ShedRps
-	}
-	return sum
+	return Cause{Input: name, Moved: fleet.Moved(base, p), Shed: p.ShedRps() - base.ShedRps()}
 }
