@@ -66,9 +66,11 @@ func exchange(address string, request *http.Request, into any) error {
 	if response.StatusCode != http.StatusOK {
 		var f failure
 		_ = body.Decode(&f) // the status says it where the body does not
-		said := response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusForbidden
-		if said && f.Error != "" {
-			return errors.New(f.Error)
+		switch response.StatusCode {
+		case http.StatusBadRequest, http.StatusForbidden, http.StatusServiceUnavailable:
+			if f.Error != "" {
+				return errors.New(f.Error)
+			}
 		}
 		return fmt.Errorf("%s answers %s %s: is it the admin API of a `weir serve`?", address, response.Status, f.Error)
 	}

@@ -18,7 +18,8 @@ import (
 // at the moment.
 type Page func() (any, error)
 
-// Query is the answer to one path and what is asked of it.
+// Query is the answer to one path and what is asked of it. It may take long, and one is
+// reckoned at a time.
 type Query func(url.Values) (any, error)
 
 // ErrQuery is what a query's error wraps that is the asker's own mistake.
@@ -47,10 +48,11 @@ func Handler(o Options) http.Handler {
 	if len(o.Queries) > 0 {
 		paths = strings.Join(slices.Sorted(maps.Keys(o.Queries)), ", ") + ", " + paths
 	}
+	reckoning := make(chan struct{}, 1)
 	return limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := pages[r.URL.Path]
 		if query := o.Queries[r.URL.Path]; query != nil {
-			page = func() (any, error) { return query(r.URL.Query()) }
+			page = alone(reckoning, func() (any, error) { return query(r.URL.Query()) })
 		}
 		action := o.Actions[r.URL.Path]
 		switch {
@@ -75,6 +77,22 @@ func refuseMethod(w http.ResponseWriter, r *http.Request, acts bool) {
 	}
 	w.Header().Set("Allow", allow)
 	refuse(w, http.StatusMethodNotAllowed, fmt.Errorf("%.20s is not possible here: %s", r.Method, how))
+}
+
+var errReckoning = errors.New("another question is being reckoned: ask again in some seconds")
+
+// alone lets one page be reckoned at a time: more would take the processor from what
+// the process is there for.
+func alone(slot chan struct{}, page Page) Page {
+	return func() (any, error) {
+		select {
+		case slot <- struct{}{}:
+			defer func() { <-slot }()
+			return page()
+		default:
+			return nil, errReckoning
+		}
+	}
 }
 
 type health struct {

@@ -3,10 +3,12 @@ package admin
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -154,5 +156,57 @@ func TestRegistriesAreIndependent(t *testing.T) {
 		if err := NewRegistry().Register(own); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// What must be reckoned is reckoned for one asker at a time.
+func TestQueries(t *testing.T) {
+	o := testOptions()
+	began, end := make(chan struct{}), make(chan struct{})
+	o.Queries = map[string]Query{
+		"/sum": func(q url.Values) (any, error) {
+			if q.Get("of") == "" {
+				return nil, fmt.Errorf("%w: say of what", ErrQuery)
+			}
+			return q["of"], nil
+		},
+		"/slow": func(url.Values) (any, error) {
+			close(began)
+			<-end
+			return "done", nil
+		},
+	}
+	h := Handler(o)
+	for path, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"/sum?of=a&of=b": {200, `"b"`},
+		"/sum":           {400, "say of what"},
+		"/nothing":       {404, "/slow, /sum, /error"},
+	} {
+		if status, body := ask(t, h, "GET", path); status != want.status || !strings.Contains(body, want.says) {
+			t.Errorf("%s: %d %s, want %d and %q", path, status, body, want.status, want.says)
+		}
+	}
+	slow := make(chan int)
+	go func() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/slow", nil))
+		slow <- w.Code
+	}()
+	<-began
+	if status, body := ask(t, h, "GET", "/sum?of=a"); status != 503 || !strings.Contains(body, "ask again") {
+		t.Errorf("while another question is reckoned: %d %s", status, body)
+	}
+	if status, _ := ask(t, h, "GET", "/value"); status != 200 {
+		t.Errorf("a page meanwhile: %d", status)
+	}
+	close(end)
+	if status := <-slow; status != 200 {
+		t.Errorf("the first question: %d", status)
+	}
+	if status, _ := ask(t, h, "GET", "/sum?of=a"); status != 200 {
+		t.Errorf("a question afterwards: %d", status)
 	}
 }
