@@ -62,15 +62,19 @@ func drain(s *fleet.State, name string) error {
 }
 
 func lose(s *fleet.State, region string) error {
-	found := false
+	var regions []string
 	for i := range s.Fleet.Pools {
-		if p := &s.Fleet.Pools[i]; p.Region == region {
+		p := &s.Fleet.Pools[i]
+		if p.Region == region {
 			unready(s, p)
-			found = true
+		}
+		if p.Region != "" {
+			regions = append(regions, p.Region)
 		}
 	}
-	if !found || region == "" {
-		return fmt.Errorf("lose %q: no pool is in that region", region)
+	if !slices.Contains(regions, region) {
+		slices.Sort(regions)
+		return fmt.Errorf("lose %q: no pool is in that region; name one of %s", region, strings.Join(slices.Compact(regions), ", "))
 	}
 	return nil
 }
@@ -92,7 +96,7 @@ func reask(s *fleet.State, text string) error {
 		return fmt.Errorf("demand %q: write FRONTEND=+30%% or FRONTEND/CLASS=120rps, of a front-end of the fleet", text)
 	}
 	if one && s.Fleet.Class(fleet.ClassID(class)) == nil {
-		return fmt.Errorf("demand %q: there is no class %q", text, class)
+		return fmt.Errorf("demand %q: there is no class %q; name one of %s", text, class, classNames(s.Fleet))
 	}
 	factor, rps, err := demandChange(change)
 	if err != nil {
@@ -161,6 +165,14 @@ func poolNames(f *fleet.Fleet) string {
 	var names []string
 	for i := range f.Pools {
 		names = append(names, string(f.Pools[i].ID))
+	}
+	return strings.Join(names, ", ")
+}
+
+func classNames(f *fleet.Fleet) string {
+	var names []string
+	for i := range f.Classes {
+		names = append(names, string(f.Classes[i].ID))
 	}
 	return strings.Join(names, ", ")
 }

@@ -58,7 +58,7 @@ func TestImpossibleWhatIfs(t *testing.T) {
 		{WhatIf{Lose: []string{"moon"}}, "no pool is in that region"},
 		{WhatIf{Lose: []string{""}}, "no pool is in that region"},
 		{WhatIf{Demand: []string{"X=+30%"}}, "of a front-end of the fleet"},
-		{WhatIf{Demand: []string{"B/code=+30%"}}, `no class "code"`},
+		{WhatIf{Demand: []string{"B/code=+30%"}}, `no class "code"; name one of chat`},
 		{WhatIf{Demand: []string{"B"}}, "write FRONTEND=+30%"},
 		{WhatIf{Demand: []string{"B=-130%"}}, "more than there is"},
 		{WhatIf{Demand: []string{"B=NaN%"}}, "is no change"},
