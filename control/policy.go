@@ -24,7 +24,8 @@ type override struct {
 	name, file string // file is what the file said when it was chosen
 }
 
-// over is what is in force where the file says that.
+// over is what is in force where the file says that. Of a file that has changed its
+// mind, the override has ended and is forgotten.
 func (o *override) over(file string) fleet.Chosen {
 	if o.set && o.file == file {
 		return fleet.Chosen{Name: o.name, File: file}
