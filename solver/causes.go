@@ -24,7 +24,8 @@ type Cause struct {
 }
 
 // Causes says which input's change moves how much: the earlier state with that input
-// alone as it is later. What two inputs do together is in neither.
+// alone as it is later. What two inputs do together is in neither. Nil:
+// the earlier state cannot be planned.
 func Causes(before, after *fleet.State, plan func(*fleet.State) (*fleet.Plan, error)) []Cause {
 	base, err := plan(before)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -31,6 +32,9 @@ type turnExplained struct {
 	Causes     []solver.Cause `json:"causes"`     // what each input's change does alone
 }
 
+// queryTimeout is how long the command line waits for an answer that must be reckoned.
+const queryTimeout = queryLimit + 10*time.Second
+
 // queries are what the control plane reckons when it is asked.
 func (p *plane) queries() map[string]admin.Query {
 	return map[string]admin.Query{
@@ -45,7 +49,8 @@ func explainRound(r fleet.Round) (*explained, error) {
 	if r.State == nil {
 		return nil, errNoRound
 	}
-	e, err := solver.Explain(r.State, solve)
+	deadline := time.Now().Add(queryLimit)
+	e, err := solver.Explain(r.State, solveBy(deadline))
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +58,7 @@ func explainRound(r fleet.Round) (*explained, error) {
 	if t := r.Turn; t != nil {
 		out.Turn = &turnExplained{
 			At: t.At, From: string(t.From.Status), To: string(t.To.Status),
-			MovedShare: fleet.Moved(t.From, t.To), Causes: solver.Causes(t.Before, t.After, makePlan),
+			MovedShare: fleet.Moved(t.From, t.To), Causes: solver.Causes(t.Before, t.After, planBy(deadline)),
 		}
 	}
 	return out, nil
@@ -81,33 +86,43 @@ func newExplain() *cobra.Command {
 
 func newExplainPlan() *cobra.Command {
 	var from, frontEnd, class string
+	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "plan [FILE|-]",
 		Short: "Why each pool has its share, what binds, and what changed: of the running control plane, or of a file's declared demand",
 		Args:  cobra.MaximumNArgs(1),
 	}
 	c.Flags().StringVar(&from, "admin", adminAddress, "`host:port` of the control plane's admin API")
+	c.Flags().DurationVar(&timeout, "timeout", queryTimeout, "how long to wait for the control plane")
 	c.Flags().StringVar(&frontEnd, "front-end", "", "only of this front-end")
 	c.Flags().StringVar(&class, "class", "", "only of this class")
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, a []string) error {
-		e, err := explainFrom(c, a, from)
+		e, err := explainFrom(c, a, from, timeout)
 		if err != nil {
 			return err
 		}
 		if err := e.narrow(frontEnd, class); err != nil {
 			return err
 		}
-		return show(c.OutOrStdout(), *format, e, func(w *tabwriter.Writer) { explainTable(w, e) })
+		return show(c.OutOrStdout(), *format, e, func(w *tabwriter.Writer) {
+			explainTable(w, e)
+			if len(a) == 0 {
+				turnTable(w, e.Turn)
+			}
+			row(w, "\n%s", explainLegend)
+		})
 	}
 	return c
 }
 
 // explainFrom asks the control plane, or explains a file.
-func explainFrom(c *cobra.Command, files []string, address string) (*explained, error) {
+func explainFrom(c *cobra.Command, files []string, address string, timeout time.Duration) (*explained, error) {
 	if len(files) == 0 {
+		ctx, cancel := context.WithTimeout(c.Context(), timeout)
+		defer cancel()
 		e := &explained{}
-		return e, admin.Fetch(c.Context(), address, "/explain", nil, e)
+		return e, admin.Fetch(ctx, address, "/explain", nil, e)
 	}
 	f, _, err := loadFleet(c, files[0])
 	if err != nil {
@@ -125,7 +140,7 @@ func (e *explained) narrow(frontEnd, class string) error {
 		}
 	}
 	if len(streams) == 0 && len(e.Streams) > 0 {
-		return fmt.Errorf("no class %q at a front-end %q is planned", class, frontEnd)
+		return fmt.Errorf("nothing is planned for --front-end %q and --class %q: leave one out to see what is", frontEnd, class)
 	}
 	e.Streams = streams
 	return nil
@@ -150,8 +165,6 @@ func explainTable(w *tabwriter.Writer, e *explained) {
 		row(w, "%s\t%.2f\t%.2f\t%.1f%%%s\t%s a request\t%s", p.Pool, p.CapacityRps, p.Rps, 100*p.Utilisation,
 			full(p.Binds), ms(p.ReplicaGainSeconds), dash(strings.Join(p.Limits, "; ")))
 	}
-	turnTable(w, e.Turn)
-	row(w, "\n%s", explainLegend)
 }
 
 func full(binds bool) string {
@@ -167,6 +180,10 @@ func turnTable(w *tabwriter.Writer, t *turnExplained) {
 		return
 	}
 	row(w, "\nLast change, %s ago: %.1f%% of the traffic moved, %s → %s", since(t.At), 100*t.MovedShare, t.From, t.To)
+	if len(t.Causes) == 0 {
+		row(w, "What changed it cannot be told: the state before cannot be planned again.")
+		return
+	}
 	row(w, "BY ITSELF THE CHANGE OF\tMOVES\tREFUSES")
 	for _, c := range t.Causes {
 		if c.Error != "" {

@@ -15,23 +15,32 @@ import (
 	"weir/solver/lp"
 )
 
-// solveLimit bounds one solve; a plan that takes longer is worth less than the
-// last one.
-const solveLimit = 5 * time.Second
-
-func solve(p *lp.Program) (*lp.Solution, error) { return clp.Solve(p, solveLimit) }
+const (
+	// solveLimit bounds all that is solved for one plan; one that takes longer is worth
+	// less than the last one.
+	solveLimit = 5 * time.Second
+	// queryLimit bounds all that is solved for one question, so that its answer can
+	// still be written.
+	queryLimit = 20 * time.Second
+)
 
 // makePlan plans a state by the policy that stands in its options.
-func makePlan(s *fleet.State) (*fleet.Plan, error) {
-	name := cmp.Or(s.Fleet.Options.Policy, fleet.PolicyOptimal)
-	deadline := time.Now().Add(solveLimit) // of all that one policy solves for one plan
-	policy := solver.Policies(func(p *lp.Program) (*lp.Solution, error) {
-		return clp.Solve(p, time.Until(deadline))
-	})[name]
-	if policy == nil {
-		return nil, fleet.CheckPolicy(name)
+func makePlan(s *fleet.State) (*fleet.Plan, error) { return planBy(time.Now().Add(solveLimit))(s) }
+
+// planBy makes plans as makePlan does, all of them until a deadline.
+func planBy(deadline time.Time) solver.Policy {
+	policies := solver.Policies(solveBy(deadline))
+	return func(s *fleet.State) (*fleet.Plan, error) {
+		name := cmp.Or(s.Fleet.Options.Policy, fleet.PolicyOptimal)
+		if policies[name] == nil {
+			return nil, fleet.CheckPolicy(name)
+		}
+		return policies[name](s)
 	}
-	return policy(s)
+}
+
+func solveBy(deadline time.Time) solver.Solve {
+	return func(p *lp.Program) (*lp.Solution, error) { return clp.Solve(p, time.Until(deadline)) }
 }
 
 func newPlan() *cobra.Command {

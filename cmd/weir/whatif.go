@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,8 +54,9 @@ func imagineRound(r fleet.Round, w solver.WhatIf) (*imagined, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", admin.ErrQuery, err)
 	}
-	before, errBefore := makePlan(&now)
-	after, errAfter := makePlan(then)
+	plan := planBy(time.Now().Add(queryLimit))
+	before, errBefore := plan(&now)
+	after, errAfter := plan(then)
 	if err := errors.Join(errBefore, errAfter); err != nil {
 		return nil, err
 	}
@@ -62,6 +65,7 @@ func imagineRound(r fleet.Round, w solver.WhatIf) (*imagined, error) {
 
 func newWhatIf() *cobra.Command {
 	var from string
+	var timeout time.Duration
 	var w solver.WhatIf
 	c := &cobra.Command{
 		Use:   "whatif [FILE|-]",
@@ -72,6 +76,7 @@ func newWhatIf() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 	}
 	c.Flags().StringVar(&from, "admin", adminAddress, "`host:port` of the control plane's admin API")
+	c.Flags().DurationVar(&timeout, "timeout", queryTimeout, "how long to wait for the control plane")
 	c.Flags().StringArrayVar(&w.Drain, "drain", nil, "`POOL` serves nobody")
 	c.Flags().StringArrayVar(&w.Lose, "lose", nil, "`REGION` is lost with all its pools")
 	c.Flags().StringArrayVar(&w.Demand, "demand", nil, "`FRONTEND=+30%`, or FRONTEND/CLASS=120rps")
@@ -79,7 +84,7 @@ func newWhatIf() *cobra.Command {
 	c.Flags().StringVar(&w.Policy, "policy", "", "plan by `NAME`")
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, a []string) error {
-		i, err := imagineFrom(c, a, from, w)
+		i, err := imagineFrom(c, a, from, timeout, w)
 		if err != nil {
 			return err
 		}
@@ -88,10 +93,12 @@ func newWhatIf() *cobra.Command {
 	return c
 }
 
-func imagineFrom(c *cobra.Command, files []string, address string, w solver.WhatIf) (*imagined, error) {
+func imagineFrom(c *cobra.Command, files []string, address string, timeout time.Duration, w solver.WhatIf) (*imagined, error) {
 	if len(files) == 0 {
+		ctx, cancel := context.WithTimeout(c.Context(), timeout)
+		defer cancel()
 		i := &imagined{}
-		return i, admin.Fetch(c.Context(), address, "/whatif", queryOf(&w), i)
+		return i, admin.Fetch(ctx, address, "/whatif", queryOf(&w), i)
 	}
 	f, _, err := loadFleet(c, files[0])
 	if err != nil {
