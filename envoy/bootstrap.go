@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -28,6 +29,9 @@ type Local struct {
 	XDS      string // "host:port" of the control plane; not needed by [StaticBootstrap]
 	ExtProc  string // "ip:port", or the path of a Unix socket
 	Admin    string // "ip:port" of Envoy's admin interface
+
+	MaxHeapBytes   uint64 // that this Envoy may use; 0: DefaultMaxHeapBytes
+	MaxConnections uint32 // of clients, at once; 0: DefaultMaxConnections
 }
 
 // Bootstrap writes Envoy's bootstrap as JSON, which is YAML too. It holds only
@@ -82,6 +86,7 @@ func bootstrap(l Local) (*bootstrapv3.Bootstrap, error) {
 		Node:            Node(l.FrontEnd, l.NodeID, fleet.RoleEnvoy),
 		Admin:           &bootstrapv3.Admin{Address: admin},
 		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{extproc}},
+		OverloadManager: overloadManager(cmp.Or(l.MaxHeapBytes, DefaultMaxHeapBytes), cmp.Or(l.MaxConnections, DefaultMaxConnections)),
 	}, nil
 }
 

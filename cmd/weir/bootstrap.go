@@ -10,6 +10,7 @@ func newBootstrap() *cobra.Command {
 	var l envoy.Local
 	var static bool
 	var state string
+	var heapMiB uint64
 	c := &cobra.Command{
 		Use:   "bootstrap --front-end NAME --node-id ID --xds ADDR --extproc ADDR|SOCKET",
 		Short: "Print the bootstrap of one Envoy",
@@ -18,6 +19,10 @@ func newBootstrap() *cobra.Command {
 			if err := checkLocal(l, static, state); err != nil {
 				return err
 			}
+			if heapMiB == 0 || heapMiB > maxHeapMiB || l.MaxConnections == 0 {
+				return usage("--max-heap wants 1 to %d MiB, --max-connections 1 at least", maxHeapMiB)
+			}
+			l.MaxHeapBytes = heapMiB << 20
 			text, err := renderBootstrap(l, static, state)
 			if err != nil {
 				return err
@@ -31,10 +36,15 @@ func newBootstrap() *cobra.Command {
 	c.Flags().StringVar(&l.XDS, "xds", "", "`host:port` of the control plane")
 	c.Flags().StringVar(&l.ExtProc, "extproc", "", "`ip:port` of this Envoy's weir-extproc, or the absolute path of its Unix socket")
 	c.Flags().StringVar(&l.Admin, "admin", "127.0.0.1:9901", "`ip:port` of Envoy's admin interface")
+	c.Flags().Uint64Var(&heapMiB, "max-heap", envoy.DefaultMaxHeapBytes>>20, "`MiB` of memory that Envoy may use: near it, it refuses requests, and then resets the largest")
+	c.Flags().Uint32Var(&l.MaxConnections, "max-connections", envoy.DefaultMaxConnections, "`number` of clients' connections at once")
 	c.Flags().BoolVar(&static, "static", false, "print one complete file of the last plan, which needs no control plane")
 	c.Flags().StringVar(&state, "state", "", "state `directory` of the control plane that made the plan, for --static")
 	return c
 }
+
+// maxHeapMiB is beyond any machine: more is a slip.
+const maxHeapMiB = 1 << 24
 
 func checkLocal(l envoy.Local, static bool, state string) error {
 	switch {
