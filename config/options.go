@@ -5,7 +5,7 @@ import (
 )
 
 func (r *reader) options(n node) {
-	m := n.mapping("policy", "shadow", "tick", "demand", "headroom", "churn", "churnHalving", "minShare", "bodyLimit", "idle", "unreadable",
+	m := n.mapping("policy", "shadow", "tick", "demand", "headroom", "churn", "churnHalving", "minShare", "bodyLimit", "idle", "corsOrigins", "unreadable",
 		"retryPercent", "retryFloor", "healthPath")
 	r.fleet.Options = fleet.Options{
 		Policy:       m.at("policy").oneOf(fleet.PolicyOptimal, fleet.Policies()...),
@@ -18,6 +18,7 @@ func (r *reader) options(n node) {
 		MinShare:     m.at("minShare").fraction(defaultMinSharePercent, 50),
 		BodyLimit:    m.at("bodyLimit").bytes(defaultBodyLimit, minBodyLimit, maxBodyLimit),
 		Idle:         m.at("idle").duration(defaultIdle, minIdle, maxIdle),
+		Origins:      origins(m.at("corsOrigins")),
 		Unreadable:   r.unreadable(m.at("unreadable")),
 		RetryPercent: m.at("retryPercent").percent(defaultRetryPercent, 100),
 		RetryFloor:   m.at("retryFloor").integer(defaultRetryFloor, 0, maxRetryFloor),
@@ -26,6 +27,22 @@ func (r *reader) options(n node) {
 	if path := m.at("healthPath"); path.present() {
 		r.fleet.Options.HealthPath = requestPath(path)
 	}
+}
+
+// origins reads where the pages come from whose scripts may ask.
+func origins(n node) []string {
+	items := n.someOf(maxListed)
+	return distinct(items, func(item node) string {
+		s := item.text()
+		switch {
+		case s == "", originPattern.MatchString(s):
+		case s != anyOrigin:
+			item.wrong("write it like https://app.example.org, or \"*\" for any", "%q is not the origin of a page", s)
+		case len(items) > 1:
+			item.wrong("keep it alone, or remove it", "\"*\" is any origin, and there are others")
+		}
+		return s
+	})
 }
 
 // shadow reads the policy that plans beside the one in force; none is no policy.

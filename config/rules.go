@@ -13,8 +13,12 @@ import (
 var (
 	hostPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
 	headerPattern   = regexp.MustCompile("^[a-z0-9!#$%&'*+.^_`|~-]+$")
+	originPattern   = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[a-z0-9.\[\]:-]+$`)
 	bodyPathPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}$`)
 )
+
+// anyOrigin stands for all of them.
+const anyOrigin = "*"
 
 // withheld are the headers that weir-extproc is never sent, since they carry
 // secrets: a rule on one would hold in Envoy and fail in weir-extproc.

@@ -20,7 +20,8 @@ func example() *fleet.View {
 		Listen:    "127.0.0.1:10001",
 		BodyLimit: 32 << 20,
 		Idle:      5 * time.Minute,
-		Models:    []string{"large", "small"},
+		Models:    []string{"large", "maker/small", "odd%20name"},
+		Origins:   []string{"https://app.example.org", "*"},
 		Routes: []fleet.ViewRoute{
 			{Class: "chat", Rule: fleet.Rule{Model: "large"}},
 			{Class: "batch", Rule: fleet.Rule{Host: "batch.example.com", Path: "/v1/", Headers: []fleet.HeaderRule{{Name: "x-tier", Value: "low"}}}},

@@ -66,16 +66,17 @@ func decodeListener(l *listenerv3.Listener, v *fleet.View) error {
 }
 
 // decodeRoutes reads the routes that are named after a class. The others only
-// answer, and those that do so with a 200 are the list of models.
+// answer, one of them with the list of models.
 func decodeRoutes(host *routev3.VirtualHost, v *fleet.View) error {
-	v.FrontEnd = fleet.FrontEndID(weirFields(host.GetMetadata())[frontEndKey].GetStringValue())
+	fields := weirFields(host.GetMetadata())
+	v.FrontEnd = fleet.FrontEndID(fields[frontEndKey].GetStringValue())
+	for _, origin := range fields[originsKey].GetListValue().GetValues() {
+		v.Origins = append(v.Origins, origin.GetStringValue())
+	}
 	v.BodyLimit = int64(host.GetRequestBodyBufferLimit().GetValue())
 	for _, r := range host.Routes {
 		if r.Name == "" {
-			model, ok := strings.CutPrefix(r.GetMatch().GetPath(), modelsPath+"/")
-			if ok && r.GetDirectResponse().GetStatus() == 200 {
-				v.Models = append(v.Models, model)
-			}
+			v.Models = append(v.Models, decodeModels(r)...)
 			continue
 		}
 		if err := decodeRoute(r, v); err != nil {

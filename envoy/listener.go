@@ -33,9 +33,9 @@ import (
 const messageTimeoutSeconds = 1
 
 // encodeListener writes the one listener of a front-end. Its chain of filters:
-// strip our headers from clients, ask weir-extproc, read the model from the body
-// where weir-extproc did not answer, take the first choice, read the tokens of the
-// answer, route.
+// strip our headers from clients, let browsers read answers, ask weir-extproc, read
+// the model from the body where weir-extproc did not answer, take the first choice,
+// read the tokens of the answer, route.
 func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 	address, err := socketAddress(v.Listen)
 	if err != nil {
@@ -47,13 +47,15 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{extension("strip", &earlyv3.HeaderMutation{
 			Mutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix), removePrefix(HeaderGateway)},
 		})},
-		HttpFilters:                []*hcmv3.HttpFilter{discreetFilter(), extProcFilter(), bodyModelFilter(v), pickFilter(), usageFilter(), routerFilter()},
+		HttpFilters:                append(browserFilters(v.Origins), discreetFilter(), extProcFilter(), bodyModelFilter(v), pickFilter(), usageFilter(), routerFilter()),
 		StreamIdleTimeout:          seconds(v.Idle.Seconds()), // there is no total limit
 		RequestTimeout:             seconds(0),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		PreserveExternalRequestId:  true,
 		LocalReplyConfig:           localReplies(),
-		AccessLog:                  []*accesslogv3.AccessLog{accessLog()},
+		// Of WebSockets; they go where their headers say, like all that has no body.
+		UpgradeConfigs: []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		AccessLog:      []*accesslogv3.AccessLog{accessLog()},
 	}
 	return &listenerv3.Listener{
 		Name:    ListenerName,
@@ -163,7 +165,7 @@ func bodyModelFilter(v *fleet.View) *hcmv3.HttpFilter {
 	}
 	mutations = append(mutations, copyBody("model", HeaderModel))
 	return filter("body-model", &matchingv3.ExtensionWithMatcher{
-		XdsMatcher: skipWhenAdmitted(),
+		XdsMatcher: skipUnneeded(),
 		ExtensionConfig: extension("transform", &transformv3.TransformConfig{
 			RequestTransformation: &transformv3.Transformation{HeadersMutations: mutations},
 			ClearRouteCache:       true,
@@ -186,25 +188,30 @@ func bodyFields(v *fleet.View) []string {
 }
 
 func copyBody(field, header string) *mutationv3.HeaderMutation {
-	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: header, Value: "%REQUEST_BODY(" + field + ")%"},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	return setHeader(header, "%REQUEST_BODY("+field+")%")
+}
+
+// skipUnneeded passes over a filter where weir-extproc has answered, and where the
+// client asks for an upgrade: what follows then is no body, and has no end.
+func skipUnneeded() *matcherv3.Matcher {
+	upgrades := &matcherv3.Matcher_OnMatch{OnMatch: &matcherv3.Matcher_OnMatch_Matcher{Matcher: skipWith("upgrade", nil)}}
+	return skipWith(HeaderAdmitted, upgrades)
+}
+
+// skipWith passes over a filter where a header is there.
+func skipWith(header string, without *matcherv3.Matcher_OnMatch) *matcherv3.Matcher {
+	return &matcherv3.Matcher{OnNoMatch: without, MatcherType: &matcherv3.Matcher_MatcherTree_{MatcherTree: &matcherv3.Matcher_MatcherTree{
+		Input: headerInput(header),
+		TreeType: &matcherv3.Matcher_MatcherTree_PrefixMatchMap{PrefixMatchMap: &matcherv3.Matcher_MatcherTree_MatchMap{
+			Map: map[string]*matcherv3.Matcher_OnMatch{"": skip()},
+		}},
 	}}}
 }
 
-func skipWhenAdmitted() *matcherv3.Matcher {
-	skip := &matcherv3.Matcher_OnMatch{OnMatch: &matcherv3.Matcher_OnMatch_Action{
+func skip() *matcherv3.Matcher_OnMatch {
+	return &matcherv3.Matcher_OnMatch{OnMatch: &matcherv3.Matcher_OnMatch_Action{
 		Action: &xdscorev3.TypedExtensionConfig{Name: "skip", TypedConfig: pack(&skipv3.SkipFilter{})},
 	}}
-	return &matcherv3.Matcher{MatcherType: &matcherv3.Matcher_MatcherTree_{MatcherTree: &matcherv3.Matcher_MatcherTree{
-		Input: &xdscorev3.TypedExtensionConfig{
-			Name:        "admitted",
-			TypedConfig: pack(&envoymatcherv3.HttpRequestHeaderMatchInput{HeaderName: HeaderAdmitted}),
-		},
-		TreeType: &matcherv3.Matcher_MatcherTree_PrefixMatchMap{PrefixMatchMap: &matcherv3.Matcher_MatcherTree_MatchMap{
-			Map: map[string]*matcherv3.Matcher_OnMatch{"": skip},
-		}},
-	}}}
 }
 
 // discreetFilter strips our headers from responses. It stands before pickFilter,

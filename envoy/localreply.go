@@ -7,25 +7,35 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// localReplies gives Envoy's own errors the shape that OpenAI's clients read. They
+// localReplies gives Envoy's own errors the shape of ours. They
 // are known by their response flags, which the answers of our routes and of
 // weir-extproc do not have.
 func localReplies() *hcmv3.LocalReplyConfig {
+	overloaded := mapReply("this front-end is overloaded: retry", "server_error", "front_end_busy", "OM")
+	overloaded.HeadersToAdd = []*corev3.HeaderValueOption{header("retry-after", overloadRetryAfter)}
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
-		mapReply("no engine of this class is ready: retry later", "no_engine", "UH", "NC", "UO"),
-		mapReply("the engine failed before it answered: retry", "engine_failed", "UF", "UC", "UR", "UPE", "URX", "LR"),
-		mapReply("the engine did not answer in time", "engine_timeout", "UT", "SI", "DT"),
+		overloaded,
+		mapStatus(408, "the request did not arrive in time", "request_timeout"),
+		mapReply("no engine of this class is ready: retry later", "server_error", "no_engine", "UH", "NC", "UO"),
+		mapReply("the engine failed before it answered: retry", "server_error", "engine_failed", "UF", "UC", "UR", "UPE", "URX", "LR"),
+		mapReply("the engine did not answer in time", "server_error", "engine_timeout", "UT", "SI", "DT"),
 		mapStatus(413, tooLarge, tooLargeCode),
 		mapStatus(431, "the request's headers are larger than this front-end takes", "headers_too_large"),
+		mapStatus(426, "HTTP/1.0 is not spoken here: use HTTP/1.1 or HTTP/2", "http_version"),
+		mapStatus(403, "there is no upgrade to this protocol", "no_such_upgrade"),
+		mapReply("there is no tunnel, nor anything at this path", "invalid_request_error", "no_such_path", "NR"),
 	}}
 }
 
-func mapReply(message, code string, flags ...string) *hcmv3.ResponseMapper {
+// overloadRetryAfter is in seconds: until some of what is in flight has ended.
+const overloadRetryAfter = "2"
+
+func mapReply(message, kind, code string, flags ...string) *hcmv3.ResponseMapper {
 	return &hcmv3.ResponseMapper{
 		Filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
 			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: flags},
 		}},
-		BodyFormatOverride: errorFormat(message, "server_error", code),
+		BodyFormatOverride: errorFormat(message, kind, code),
 	}
 }
 
@@ -45,7 +55,7 @@ func mapStatus(status uint32, message, code string) *hcmv3.ResponseMapper {
 // errorFormat has no place for operators, so Envoy prints it as it stands.
 func errorFormat(message, kind, code string) *corev3.SubstitutionFormatString {
 	text := structpb.NewStringValue
-	format := &structpb.Struct{Fields: map[string]*structpb.Value{"error": structpb.NewStructValue(&structpb.Struct{
+	format := &structpb.Struct{Fields: map[string]*structpb.Value{"type": text("error"), "error": structpb.NewStructValue(&structpb.Struct{
 		Fields: map[string]*structpb.Value{
 			"message": text(message), "type": text(kind), "code": text(code), "param": structpb.NewNullValue(),
 		},

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"encoding/json"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ import (
 // Keys of route metadata in Namespace.
 const (
 	frontEndKey   = "front-end"
+	originsKey    = "origins"
 	priorityKey   = "priority"
 	affinityKey   = "affinity"
 	unreadableKey = "unreadable"
@@ -34,7 +36,7 @@ const authorityPort = `(:[0-9]+)?`
 // models, then one route for each rule in the order of the view (before it, its
 // twin that sheds when weir-extproc is dead), then what matches no class.
 func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
-	routes := modelRoutes(v.Models)
+	routes := append(browserRoutes(v.Origins), modelRoutes(v.Models)...)
 	for _, r := range v.Routes {
 		match := encodeRule(r.Rule)
 		routes = append(routes, shedRoute(r.Class, match), classRoute(v.Class(r.Class), match, false))
@@ -48,7 +50,7 @@ func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
 			Name:                   RouteName,
 			Domains:                []string{"*"},
 			Routes:                 routes,
-			Metadata:               metadata(map[string]any{frontEndKey: string(v.FrontEnd)}),
+			Metadata:               metadata(map[string]any{frontEndKey: string(v.FrontEnd), originsKey: list(v.Origins)}),
 			RequestBodyBufferLimit: wrapperspb.UInt64(uint64(v.BodyLimit)),
 		}},
 	}
@@ -65,11 +67,7 @@ func encodeRule(r fleet.Rule) *routev3.RouteMatch {
 		m.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: r.Path}
 	}
 	if r.Host != "" {
-		m.Headers = append(m.Headers, headerMatch(":authority", &envoymatcherv3.StringMatcher{
-			MatchPattern: &envoymatcherv3.StringMatcher_SafeRegex{SafeRegex: &envoymatcherv3.RegexMatcher{
-				Regex: "(?i)" + regexp.QuoteMeta(r.Host) + authorityPort,
-			}},
-		}))
+		m.Headers = append(m.Headers, headerMatch(":authority", pattern("(?i)"+regexp.QuoteMeta(r.Host)+authorityPort)))
 	}
 	for _, h := range r.Headers {
 		m.Headers = append(m.Headers, headerMatch(h.Name, exact(h.Value)))
@@ -85,6 +83,13 @@ func headerMatch(name string, value *envoymatcherv3.StringMatcher) *routev3.Head
 		Name:                 name,
 		HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: value},
 	}
+}
+
+// pattern matches a whole text.
+func pattern(regex string) *envoymatcherv3.StringMatcher {
+	return &envoymatcherv3.StringMatcher{MatchPattern: &envoymatcherv3.StringMatcher_SafeRegex{
+		SafeRegex: &envoymatcherv3.RegexMatcher{Regex: regex},
+	}}
 }
 
 func present(name string, is bool) *routev3.HeaderMatcher {
@@ -117,6 +122,14 @@ func routeMetadata(c *fleet.ViewClass, unreadable bool) *corev3.Metadata {
 		keys[i] = strings.TrimSuffix(string(k.Kind)+":"+k.Name, ":")
 	}
 	return metadata(map[string]any{priorityKey: c.Priority, affinityKey: keys, unreadableKey: unreadable})
+}
+
+func list(texts []string) []any {
+	out := make([]any, len(texts))
+	for i, s := range texts {
+		out[i] = s
+	}
+	return out
 }
 
 func metadata(values map[string]any) *corev3.Metadata {
@@ -220,7 +233,7 @@ func lastRoutes(v *fleet.View) []*routev3.Route {
 	post := headerMatch(":method", exact("POST"))
 	return append(last,
 		answer(&routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: anyPath, Headers: []*routev3.HeaderMatcher{present(HeaderAdmitted, true)}}},
-			503, openAIError("this class of requests is being set up: retry", "server_error", "class_not_ready")),
+			503, apiError("this class of requests is being set up: retry", "server_error", "class_not_ready")),
 		answer(&routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: anyPath, Headers: []*routev3.HeaderMatcher{post, present(HeaderModel, false)}}},
 			400, Unreadable("send a JSON object with a string \"model\"")),
 		answer(&routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: anyPath}},
@@ -228,24 +241,35 @@ func lastRoutes(v *fleet.View) []*routev3.Route {
 	)
 }
 
-// modelRoutes answer GET /v1/models and /v1/models/NAME, ext_proc alive or not.
+// modelRoutes answer GET and HEAD of /v1/models and /v1/models/NAME, ext_proc alive or
+// not. Clients escape the slashes of a name.
 func modelRoutes(models []string) []*routev3.Route {
-	type model struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Created int    `json:"created"`
-		OwnedBy string `json:"owned_by"`
-	}
-	list := make([]model, len(models))
+	list := modelList{Object: "list", Data: make([]model, len(models))}
 	var routes []*routev3.Route
-	for i, m := range models {
-		list[i] = model{ID: m, Object: "model", OwnedBy: "weir"}
-		routes = append(routes, getRoute(modelsPath+"/"+m, list[i]))
+	for i, name := range models {
+		list.Data[i] = model{ID: name, Object: "model", OwnedBy: "weir"}
+		routes = append(routes, getRoute(modelsPath+"/"+name, list.Data[i]))
+		if escaped := url.PathEscape(name); escaped != name {
+			routes = append(routes, getRoute(modelsPath+"/"+escaped, list.Data[i]))
+		}
 	}
-	return append([]*routev3.Route{getRoute(modelsPath, map[string]any{"object": "list", "data": list})}, routes...)
+	return append([]*routev3.Route{getRoute(modelsPath, list)}, routes...)
 }
 
 const modelsPath = "/v1/models"
+
+// modelList is what OpenAI's clients read.
+type modelList struct {
+	Object string  `json:"object"`
+	Data   []model `json:"data"`
+}
+
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int    `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
 
 func getRoute(path string, body any) *routev3.Route {
 	data, err := json.Marshal(body)
@@ -255,10 +279,28 @@ func getRoute(path string, body any) *routev3.Route {
 	return answer(&routev3.Route{
 		Match: &routev3.RouteMatch{
 			PathSpecifier: &routev3.RouteMatch_Path{Path: path},
-			Headers:       []*routev3.HeaderMatcher{headerMatch(":method", exact("GET"))},
+			Headers:       []*routev3.HeaderMatcher{headerMatch(":method", pattern("GET|HEAD"))},
 		},
-		TypedPerFilterConfig: map[string]*anypb.Any{
-			"ext_proc": pack(&extprocv3.ExtProcPerRoute{Override: &extprocv3.ExtProcPerRoute_Disabled{Disabled: true}}),
-		},
+		TypedPerFilterConfig: unasked(),
 	}, 200, data)
+}
+
+// unasked has a route answer without weir-extproc.
+func unasked() map[string]*anypb.Any {
+	return map[string]*anypb.Any{
+		"ext_proc": pack(&extprocv3.ExtProcPerRoute{Override: &extprocv3.ExtProcPerRoute_Disabled{Disabled: true}}),
+	}
+}
+
+// decodeModels reads the models from the list that answers for them.
+func decodeModels(r *routev3.Route) []string {
+	var list modelList
+	if r.GetMatch().GetPath() != modelsPath || json.Unmarshal(r.GetDirectResponse().GetBody().GetInlineBytes(), &list) != nil {
+		return nil
+	}
+	var names []string
+	for _, m := range list.Data {
+		names = append(names, m.ID)
+	}
+	return names
 }

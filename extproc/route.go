@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -36,15 +37,30 @@ func newHead(m *extprocv3.HttpHeaders) head {
 		path = path[:i]
 	}
 	h.path = path
-	h.bodyless = m.GetEndOfStream() // whatever the method: engines read a GET with a body as well
+	// Whatever the method: engines read a GET with a body as well. What follows the
+	// headers of an upgrade is no body, and has no end.
+	h.bodyless = m.GetEndOfStream() || h.upgrades()
 	return h
+}
+
+// upgrades says whether the client asks for another protocol, a WebSocket. Envoy
+// removes the header where it asks for none.
+func (h *head) upgrades() bool {
+	to, _ := h.value("upgrade")
+	return to != ""
+}
+
+// connects says whether the client asks for a tunnel, which there is not.
+func (h *head) connects() bool {
+	method, _ := h.value(":method")
+	return method == "CONNECT"
 }
 
 // asks says whether the method is one whose requests have no body as a rule, even
 // where Envoy learns late that there is none.
 func (h *head) asks() bool {
 	method, _ := h.value(":method")
-	return method == "GET" || method == "HEAD"
+	return slices.Contains([]string{"GET", "HEAD", "OPTIONS", "DELETE", "TRACE"}, method)
 }
 
 // value returns a header's value; several of one name are joined as Envoy joins
@@ -165,6 +181,9 @@ const (
 // need says what a request with these headers needs. The headers decide the class
 // where the first candidate asks for no model.
 func (t *Table) need(h *head) need {
+	if h.connects() {
+		return nothing
+	}
 	if h.bodyless {
 		if t.classOf(h, "") == nil {
 			return nothing

@@ -136,6 +136,10 @@ func TestNeed(t *testing.T) {
 		{"GET with a body", nil, []fleet.Rule{byModel}, withBody(request("GET", "/v1")), theBody},
 		{"HEAD with a body", []fleet.AffinityKey{body}, []fleet.Rule{byPath}, withBody(request("HEAD", "/v1")), theBody},
 		{"POST without a body", nil, []fleet.Rule{byModel}, &extprocv3.HttpHeaders{Headers: post("/v1").Headers, EndOfStream: true}, nothing},
+		{"OPTIONS", nil, []fleet.Rule{byModel}, &extprocv3.HttpHeaders{Headers: request("OPTIONS", "/v1").Headers, EndOfStream: true}, nothing},
+		{"upgrade", []fleet.AffinityKey{body}, []fleet.Rule{byPath}, withBody(request("GET", "/v1", "upgrade: websocket")), theHeaders},
+		{"upgrade and a model", nil, []fleet.Rule{byModel}, post("/v1", "upgrade: websocket"), nothing},
+		{"tunnel", nil, []fleet.Rule{{}}, withBody(request("CONNECT", "")), nothing},
 		{"no class, nothing known", nil, nil, post("/"), theBody},
 	}
 	for _, tt := range tests {

@@ -163,6 +163,7 @@ type Options struct {
 	MinShare     float64       // smaller shares are given up where capacity allows
 	BodyLimit    int64         // bytes of the largest request body
 	Idle         time.Duration // a stream that is silent for so long is ended
+	Origins      []string      // of pages from which browsers may ask; "*": any
 	Unreadable   ClassID       // class of requests whose model cannot be read; empty: they get a 400
 	RetryPercent float64       // retries allowed, % of the requests in flight
 	RetryFloor   int           // retries allowed at once at one Envoy, however little is in flight

@@ -15,6 +15,7 @@ type View struct {
 	BodyLimit  int64  // bytes
 	Idle       time.Duration
 	Models     []string
+	Origins    []string    // of pages from which browsers may ask; "*": any
 	Routes     []ViewRoute // in the order in which they are tried
 	Classes    []ViewClass // by ID
 	Unreadable ClassID     // where requests go whose model cannot be read; empty: 400
@@ -95,6 +96,7 @@ func NewView(s *State, plan *Plan, id FrontEndID) *View {
 		Listen:     f.FrontEnd(id).Listen,
 		BodyLimit:  f.Options.BodyLimit,
 		Idle:       f.Options.Idle,
+		Origins:    f.Options.Origins,
 		Unreadable: f.Options.Unreadable,
 	}
 	for i := range f.Classes {
