@@ -36,14 +36,16 @@ func (l *Loop) round() time.Duration {
 	return cmp.Or(max(0, s.Fleet.Options.Tick), DefaultTick)
 }
 
-// noteTurn keeps what was believed around the last change of plan that people notice.
+// noteTurn keeps what was believed around the last change of plan that people notice:
+// traffic moved, or refusals began or ended. Rounds that hold the plan change nothing.
 func (l *Loop) noteTurn(now time.Time, s *fleet.State, plan *fleet.Plan) {
 	before := l.believed
 	l.believed = s
 	if before == nil || l.plan == nil || plan == nil {
 		return
 	}
-	if c := compare(l.plan, plan); c.status || c.moved >= noticed {
+	refusals := (plan.ShedRps() > 0) != (l.plan.ShedRps() > 0)
+	if refusals || fleet.Moved(l.plan, plan) >= noticed {
 		l.turn = &fleet.Turn{At: now, Before: before, After: s, From: l.plan, To: plan}
 	}
 }

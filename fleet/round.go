@@ -16,7 +16,8 @@ type Round struct {
 	Shadow      *Shadow   // what the second policy did last; nil: nothing yet, or there is none
 }
 
-// Turn is a change of plan that people notice: traffic moved, or the status changed.
+// Turn is a change of plan that people notice: traffic moved, or refusals began or
+// ended.
 type Turn struct {
 	At            time.Time
 	Before, After *State // what was believed in the round before, and in that of the change
