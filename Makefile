@@ -71,6 +71,11 @@ bench-signals: ## Measure what scraping 2,000 engines' metrics costs
 	WEIR_FIGURES=$(abspath out/bench-signals.json) BENCH_FOR=$(BENCH_FOR) \
 		go test -count=1 -v -timeout 24h -run TestBenchSignals ./signals/scrape
 
+.PHONY: bench-path
+bench-path: setup ## Measure what a request costs, beside Envoy alone and a trivial ext_proc
+	mkdir -p out
+	WEIR_FIGURES=$(abspath out/bench-path.json) go test -count=1 -v -timeout 10m -run TestBenchPath$$ ./deploy/bench
+
 .PHONY: lint
 lint: ## Vet, staticcheck and the formatting
 	go vet ./...

@@ -62,6 +62,7 @@ var rooms = map[string]room{
 	"extproc/outcome":   {ours: "fleet envoy", modules: servers},
 	"extproc/roundtrip": {ours: "fleet", modules: metrics},
 	"deploy":            {tests: "*"},
+	"deploy/bench":      {tests: "*"},
 	"deploy/stage":      {ours: "fleet config", modules: "golang.org/x/sync", tests: "*"},
 	"deploy/demo":       {ours: "fleet config envoy xds deploy/stage", modules: "go.uber.org/zap golang.org/x/sync", tests: "*"},
 	"cmd/mock-engine":   {},

@@ -68,7 +68,7 @@ func (s *Stage) launchEngines(p *fleet.Pool) error {
 		if s.options.EngineFlags != nil {
 			flags = append(flags, s.options.EngineFlags(p.ID)...)
 		}
-		if _, err := s.launch(engineName(e), program, flags...); err != nil {
+		if _, err := s.Launch(engineName(e), program, flags...); err != nil {
 			return err
 		}
 	}

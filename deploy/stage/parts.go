@@ -22,7 +22,7 @@ func (s *Stage) startControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	process, err := s.launch("weir", s.bin("weir"), "serve", s.FleetFile, "--xds", s.XDS, "--state", s.State(), "--admin", admin)
+	process, err := s.Launch("weir", s.bin("weir"), "serve", s.FleetFile, "--xds", s.XDS, "--state", s.State(), "--admin", admin)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *Stage) StartSecond(ctx context.Context, id fleet.FrontEndID) error {
 // startNode starts weir-extproc and Envoy; both find the control plane by
 // themselves.
 func (s *Stage) startNode(ctx context.Context, id fleet.FrontEndID, name string) error {
-	admin, err := s.address()
+	admin, err := s.Address()
 	if err != nil {
 		return err
 	}
@@ -68,14 +68,14 @@ func (s *Stage) startNode(ctx context.Context, id fleet.FrontEndID, name string)
 	n := node{id, name, admin}
 	s.nodes[name] = n
 	flags := []string{"--front-end", string(id), "--node-id", name, "--xds", s.XDS, "--listen", s.Socket(name), "--admin", extProcAdmin}
-	_, err = s.launch("extproc-"+name, s.bin("weir-extproc"), append(flags, s.options.ExtProcFlags...)...)
+	_, err = s.Launch("extproc-"+name, s.bin("weir-extproc"), append(flags, s.options.ExtProcFlags...)...)
 	if err != nil {
 		return err
 	}
 	if err := s.WriteBootstrap(ctx, name); err != nil {
 		return err
 	}
-	_, err = s.launch("envoy-"+name, s.options.Envoy, "-c", s.bootstrap(name),
+	_, err = s.Launch("envoy-"+name, s.options.Envoy, "-c", s.bootstrap(name),
 		"--disable-hot-restart", "--concurrency", "1", "--log-level", "warning", "--drain-time-s", "3")
 	return err
 }

@@ -25,8 +25,8 @@ type port struct {
 	lock   *os.File
 }
 
-// address reserves a free port of 127.0.0.1.
-func (s *Stage) address() (string, error) {
+// Address reserves a free port of 127.0.0.1 for as long as the stage runs.
+func (s *Stage) Address() (string, error) {
 	for range 1000 {
 		p, err := lockPort(firstPort + rand.IntN(lastPort-firstPort+1))
 		if err != nil {

@@ -46,6 +46,9 @@ func (p *Process) Start(more ...string) error {
 	return nil
 }
 
+// PID is the process's ID while it runs.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

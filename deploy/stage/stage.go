@@ -114,7 +114,7 @@ func (s *Stage) prepare() error {
 	if err := os.WriteFile(s.FleetFile, []byte(staged), 0o644); err != nil {
 		return err
 	}
-	s.XDS, err = s.address()
+	s.XDS, err = s.Address()
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Stage) replacePorts(text string) (string, error) {
 	var firstErr error
 	text = loopback.ReplaceAllStringFunc(text, func(old string) string {
 		if _, ok := replaced[old]; !ok {
-			address, err := s.address()
+			address, err := s.Address()
 			firstErr = errors.Join(firstErr, err)
 			replaced[old] = address
 		}
@@ -171,9 +171,12 @@ func (s *Stage) URL(id fleet.FrontEndID) string { return "http://" + s.Fleet.Fro
 // AdminAddress is where "weir" or an "extproc-FRONTEND" can be asked.
 func (s *Stage) AdminAddress(process string) string { return s.admins[process] }
 
+// EnvoyAdmin is the address of an Envoy's admin interface.
+func (s *Stage) EnvoyAdmin(envoy string) string { return s.nodes[envoy].admin }
+
 // adminOf reserves the address of a process's admin API.
 func (s *Stage) adminOf(process string) (string, error) {
-	address, err := s.address()
+	address, err := s.Address()
 	s.admins[process] = address
 	return address, err
 }
@@ -183,8 +186,9 @@ func (s *Stage) Journal(e fleet.EngineID) string {
 	return filepath.Join(s.dir, "engine-"+string(e)+".jsonl")
 }
 
-// launch starts a process under a name; its output goes to NAME.log.
-func (s *Stage) launch(name, program string, args ...string) (*Process, error) {
+// Launch starts a process under a name; its output goes to NAME.log, and Close stops
+// it with the rest.
+func (s *Stage) Launch(name, program string, args ...string) (*Process, error) {
 	p := &Process{Name: name, program: program, args: args, log: filepath.Join(s.dir, name+".log")}
 	if err := p.Start(); err != nil {
 		return nil, err
