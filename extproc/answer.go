@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weir/envoy"
+	"weir/extproc/wire"
 )
 
 // maxModelHeader bounds the model name that is sent on in a header, in bytes.
@@ -125,20 +126,20 @@ func immediately(m *extprocv3.ImmediateResponse) *extprocv3.ProcessingResponse {
 }
 
 // empty answers a message of any kind with its own kind, changing nothing.
-func empty(m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
+func empty(kind wire.Kind) *extprocv3.ProcessingResponse {
 	out := &extprocv3.ProcessingResponse{}
-	switch m.Request.(type) {
-	case *extprocv3.ProcessingRequest_RequestHeaders:
+	switch kind {
+	case wire.RequestHeaders:
 		return onRequestHeaders(pass())
-	case *extprocv3.ProcessingRequest_RequestBody:
+	case wire.RequestBody:
 		return onRequestBody(pass())
-	case *extprocv3.ProcessingRequest_RequestTrailers:
+	case wire.RequestTrailers:
 		out.Response = &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}
-	case *extprocv3.ProcessingRequest_ResponseHeaders:
+	case wire.ResponseHeaders:
 		out.Response = &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}
-	case *extprocv3.ProcessingRequest_ResponseBody:
+	case wire.ResponseBody:
 		out.Response = &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: &extprocv3.BodyResponse{}}
-	case *extprocv3.ProcessingRequest_ResponseTrailers:
+	case wire.ResponseTrailers:
 		out.Response = &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}
 	}
 	return out

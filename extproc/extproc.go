@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"weir/extproc/wire"
 	"weir/fleet"
 )
 
@@ -41,8 +42,6 @@ const MaxMessage = 256 << 20
 // [Server.Swap] has given it a table; until then its health is NOT_SERVING and
 // Envoy goes on without it.
 type Server struct {
-	extprocv3.UnimplementedExternalProcessorServer
-
 	table    atomic.Pointer[Table]
 	health   *health.Server
 	ledger   ledger
@@ -73,6 +72,7 @@ func (s *Server) SetBudget(bytes int64) { s.bodies.limit = bytes }
 // message, and every request in flight at Envoy holds a stream.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxConcurrentStreams(math.MaxUint32),
 		grpc.InitialWindowSize(1 << 20),
@@ -81,9 +81,23 @@ func ServerOptions() []grpc.ServerOption {
 	}
 }
 
+// service is Envoy's ExternalProcessor, whose requests read themselves.
+var service = grpc.ServiceDesc{
+	ServiceName: extprocv3.ExternalProcessor_ServiceDesc.ServiceName,
+	HandlerType: (*interface {
+		Process(grpc.ServerStream) error
+	})(nil),
+	Streams: []grpc.StreamDesc{{
+		StreamName:    "Process",
+		Handler:       func(s any, stream grpc.ServerStream) error { return s.(*Server).Process(stream) },
+		ServerStreams: true,
+		ClientStreams: true,
+	}},
+}
+
 // Register adds the external processor and the health service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
-	extprocv3.RegisterExternalProcessorServer(r, s)
+	r.RegisterService(&service, s)
 	healthv1.RegisterHealthServer(r, s.health)
 }
 
@@ -174,19 +188,21 @@ const (
 
 // Process decides for one request. Envoy keeps the stream open until the request
 // ends, which is how requests in flight are counted.
-func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+func (s *Server) Process(stream grpc.ServerStream) error {
 	x := exchange{table: s.table.Load()}
 	if x.table == nil {
 		s.counters.NoTable.Add(1)
 		return status.Error(codes.Unavailable, "no table yet: the control plane has not been heard")
 	}
 	defer func() { s.leave(&x) }()
+	var m wire.Request
 	for {
-		m, err := stream.Recv()
+		err := stream.RecvMsg(&m)
 		if err == nil {
-			if out := s.timed(stream.Context(), &x, m); out != nil {
-				err = stream.Send(out)
+			if out := s.timed(stream.Context(), &x, &m); out != nil {
+				err = stream.SendMsg(out)
 			}
+			m.Free()
 			if x.phase == settled {
 				s.letGo(&x)
 			}
@@ -214,7 +230,7 @@ func (s *Server) ended(err error) error {
 const timeOneIn = 8
 
 // timed replies to one message and notes of some how long their decision took.
-func (s *Server) timed(ctx context.Context, x *exchange, m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
+func (s *Server) timed(ctx context.Context, x *exchange, m *wire.Request) *extprocv3.ProcessingResponse {
 	if x.phase == settled || rand.Uint32N(timeOneIn) != 0 {
 		return s.answer(ctx, x, m)
 	}
@@ -228,21 +244,17 @@ func (s *Server) timed(ctx context.Context, x *exchange, m *extprocv3.Processing
 
 // answer replies to one message; not at all (nil) where nobody waits any more. What
 // needs no decision is waved through.
-func (s *Server) answer(ctx context.Context, x *exchange, m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
-	switch m := m.Request.(type) {
-	case *extprocv3.ProcessingRequest_RequestHeaders:
-		if x.phase == fresh {
-			return s.onHeaders(x, m.RequestHeaders)
-		}
-	case *extprocv3.ProcessingRequest_RequestBody:
-		if x.phase == awaitingBody {
-			return s.onBody(ctx, x, m.RequestBody.GetBody())
-		}
+func (s *Server) answer(ctx context.Context, x *exchange, m *wire.Request) *extprocv3.ProcessingResponse {
+	switch {
+	case m.Kind == wire.RequestHeaders && x.phase == fresh:
+		return s.onHeaders(x, m)
+	case m.Kind == wire.RequestBody && x.phase == awaitingBody:
+		return s.onBody(ctx, x, m.Body)
 	}
-	return empty(m)
+	return empty(m.Kind)
 }
 
-func (s *Server) onHeaders(x *exchange, m *extprocv3.HttpHeaders) *extprocv3.ProcessingResponse {
+func (s *Server) onHeaders(x *exchange, m *wire.Request) *extprocv3.ProcessingResponse {
 	x.head = newHead(m)
 	switch x.table.need(&x.head) {
 	case nothing:

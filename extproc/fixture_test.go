@@ -6,7 +6,10 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 
+	"weir/extproc/wire"
 	"weir/fleet"
 )
 
@@ -76,6 +79,19 @@ func withBody(m *extprocv3.HttpHeaders) *extprocv3.HttpHeaders {
 }
 
 func headOf(m *extprocv3.HttpHeaders) *head {
-	h := newHead(m)
+	h := newHead(headersOf(m))
 	return &h
+}
+
+// headersOf is how the message that brings headers is received.
+func headersOf(m *extprocv3.HttpHeaders) *wire.Request {
+	b, err := proto.Marshal(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: m}})
+	if err != nil {
+		panic(err) // headers of a test always marshal
+	}
+	var read wire.Request
+	if err := read.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}); err != nil {
+		panic(err)
+	}
+	return &read
 }

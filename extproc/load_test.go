@@ -71,7 +71,7 @@ func TestTakeLosesNothing(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				x := exchange{table: s.table.Load()}
-				x.head = newHead(post("/", fmt.Sprint("x-session: ", i)))
+				x.head = newHead(headersOf(post("/", fmt.Sprint("x-session: ", i))))
 				s.settle(&x, facts{model: "small"}, nil)
 				s.leave(&x)
 			}

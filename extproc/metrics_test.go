@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
+
+	"weir/extproc/wire"
 )
 
 // registered returns a registry with the server's metrics, which must be clean.
@@ -87,10 +89,6 @@ func TestDecisionsAreTimed(t *testing.T) {
 	}
 }
 
-func headersOf(m *extprocv3.HttpHeaders) *extprocv3.ProcessingRequest {
-	return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: m}}
-}
-
 func decisions(t *testing.T, r *prometheus.Registry) uint64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -118,8 +116,8 @@ func TestUndecided(t *testing.T) {
 // BenchmarkTiming is what timing adds to a message that decides nothing.
 func BenchmarkTiming(b *testing.B) {
 	s := New(zap.NewNop())
-	m := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{}}
-	for name, answer := range map[string]func(context.Context, *exchange, *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse{
+	m := &wire.Request{Kind: wire.ResponseTrailers}
+	for name, answer := range map[string]func(context.Context, *exchange, *wire.Request) *extprocv3.ProcessingResponse{
 		"timed": s.timed, "bare": s.answer,
 	} {
 		b.Run(name, func(b *testing.B) {

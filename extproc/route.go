@@ -4,11 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unsafe"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-
+	"weir/extproc/wire"
 	"weir/fleet"
 )
 
@@ -23,14 +20,14 @@ type route struct {
 
 // head is what the headers of a request say.
 type head struct {
-	fields   []*corev3.HeaderValue
+	fields   []wire.Header
 	host     string
 	path     string // without query
 	bodyless bool
 }
 
-func newHead(m *extprocv3.HttpHeaders) head {
-	h := head{fields: m.GetHeaders().GetHeaders()}
+func newHead(m *wire.Request) head {
+	h := head{fields: m.Headers}
 	h.host, _ = h.value(":authority")
 	path, _ := h.value(":path")
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
@@ -39,7 +36,7 @@ func newHead(m *extprocv3.HttpHeaders) head {
 	h.path = path
 	// Whatever the method: engines read a GET with a body as well. What follows the
 	// headers of an upgrade is no body, and has no end.
-	h.bodyless = m.GetEndOfStream() || h.upgrades()
+	h.bodyless = m.EndOfStream || h.upgrades()
 	return h
 }
 
@@ -68,11 +65,11 @@ func (h *head) asks() bool {
 func (h *head) value(name string) (value string, ok bool) {
 	for _, f := range h.fields {
 		switch {
-		case f.GetKey() != name:
+		case f.Name != name:
 		case ok:
-			value += "," + text(f)
+			value += "," + f.Value
 		default:
-			value, ok = text(f), true
+			value, ok = f.Value, true
 		}
 	}
 	return value, ok
@@ -87,14 +84,6 @@ func (h *head) length() int64 {
 		return -1
 	}
 	return int64(n)
-}
-
-// text is not a copy: nobody changes a message that has come.
-func text(f *corev3.HeaderValue) string {
-	if raw := f.GetRawValue(); len(raw) > 0 {
-		return unsafe.String(unsafe.SliceData(raw), len(raw))
-	}
-	return f.GetValue()
 }
 
 // clientRetry says whether the client has asked this before.

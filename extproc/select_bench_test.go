@@ -29,7 +29,7 @@ func large() *fleet.View {
 func sessions(n int) []head {
 	heads := make([]head, n)
 	for i := range heads {
-		heads[i] = newHead(post("/v1/chat/completions", fmt.Sprintf("x-session: s-%d", i)))
+		heads[i] = newHead(headersOf(post("/v1/chat/completions", fmt.Sprintf("x-session: s-%d", i))))
 	}
 	return heads
 }
