@@ -1,15 +1,8 @@
 package outcome
 
 import (
-	"net/netip"
-	"strconv"
-	"strings"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	logv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
-
-	"weir/envoy"
 	"weir/fleet"
 )
 
@@ -51,65 +44,6 @@ type measure struct {
 	known bool
 }
 
-func read(e *logv3.HTTPAccessLogEntry) entry {
-	common := e.GetCommonProperties()
-	out := entry{
-		moment: momentOf(common.GetAccessLogType()),
-		key:    key{address(common.GetDownstreamDirectRemoteAddress()), e.GetRequest().GetRequestId()},
-		began:  common.GetStartTime().AsTime(),
-		class:  fleet.ClassID(common.GetUpstreamCluster()),
-		engine: fleet.EngineID(address(common.GetUpstreamRemoteAddress())),
-		status: e.GetResponse().GetResponseCode().GetValue(),
-		stream: strings.HasPrefix(e.GetResponse().GetResponseHeaders()["content-type"], "text/event-stream"),
-		first:  microseconds(common.GetCustomTags()[envoy.TagFirstByte]),
-		decode: microseconds(common.GetCustomTags()[envoy.TagDecode]),
-	}
-	out.readFlags(common.GetResponseFlags())
-	if out.moment == requestOver {
-		out.readUsage(common.GetMetadata())
-		out.asked, out.answered = e.GetRequest().GetRequestBodyBytes(), e.GetResponse().GetResponseBodyBytes()
-	}
-	if out.engine == "" {
-		out.moment = elsewhere
-	}
-	return out
-}
-
-func momentOf(t logv3.AccessLogType) moment {
-	switch t {
-	case logv3.AccessLogType_UpstreamPeriodic:
-		return during
-	case logv3.AccessLogType_UpstreamEnd:
-		return attemptOver
-	case logv3.AccessLogType_DownstreamEnd:
-		return requestOver
-	default:
-		return elsewhere
-	}
-}
-
-func (e *entry) readFlags(f *logv3.ResponseFlags) {
-	e.refused = f.GetUpstreamConnectionFailure()
-	e.lost = f.GetUpstreamConnectionTermination() || f.GetUpstreamRemoteReset() || f.GetUpstreamProtocolError() || f.GetLocalReset()
-	e.left = f.GetDownstreamConnectionTermination() || f.GetDownstreamRemoteReset() || f.GetDownstreamProtocolError()
-	e.idle = f.GetStreamIdleTimeout() || f.GetDurationTimeout() || f.GetUpstreamRequestTimeout()
-}
-
-func (e *entry) readUsage(m *corev3.Metadata) {
-	usage := m.GetFilterMetadata()[envoy.UsageNamespace].GetFields()
-	tokens := func(name string) measure {
-		v, ok := usage[name]
-		if n := v.GetNumberValue(); ok && n >= 0 && n <= maxTokens {
-			return measure{n, true}
-		}
-		return measure{}
-	}
-	e.prompt, e.output, e.cached = tokens(envoy.UsagePrompt), tokens(envoy.UsageOutput), tokens(envoy.UsageCached)
-	if rest := tokens(envoy.UsageUncached); rest.known && !e.prompt.known {
-		e.prompt = measure{rest.value + e.cached.value + tokens(envoy.UsageCreated).value, true}
-	}
-}
-
 // outcome is what became of an attempt. It is not known of one that ended without
 // an answer and without a fault: why, only the entry of its request says.
 func (e *entry) outcome() (o fleet.Outcome, known bool) {
@@ -147,19 +81,4 @@ func (e *entry) unfinished() (o fleet.Outcome, known bool) {
 	default:
 		return 0, false
 	}
-}
-
-// microseconds reads a tag of Envoy's.
-func microseconds(tag string) measure {
-	n, err := strconv.ParseUint(tag, 10, 63)
-	return measure{float64(n) / 1e6, err == nil}
-}
-
-func address(a *corev3.Address) string {
-	s := a.GetSocketAddress()
-	ip, err := netip.ParseAddr(s.GetAddress())
-	if err != nil {
-		return ""
-	}
-	return netip.AddrPortFrom(ip, uint16(s.GetPortValue())).String()
 }

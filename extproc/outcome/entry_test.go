@@ -114,7 +114,16 @@ func says(usage map[string]any) func(*logv3.HTTPAccessLogEntry) {
 	}
 }
 
-func message(lines ...*logv3.HTTPAccessLogEntry) *accesslogv3.StreamAccessLogsMessage {
+// message is how lines of the log are received.
+func message(lines ...*logv3.HTTPAccessLogEntry) *batch {
+	b, err := received(logged(lines...))
+	if err != nil {
+		panic(err) // lines of a test always marshal
+	}
+	return b
+}
+
+func logged(lines ...*logv3.HTTPAccessLogEntry) *accesslogv3.StreamAccessLogsMessage {
 	return &accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
 		HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: lines},
 	}}

@@ -28,8 +28,6 @@ const maxTokens = 1e9 // of one request
 
 // Recorder receives the access log and sums it up.
 type Recorder struct {
-	accesslogv3.UnimplementedAccessLogServiceServer
-
 	Counters Counters
 
 	slowAfter time.Duration
@@ -56,9 +54,23 @@ func New(slowAfter time.Duration) *Recorder {
 	return &Recorder{slowAfter: slowAfter, metrics: newMetrics(), open: open{}, sum: newSum()}
 }
 
+// service is Envoy's AccessLogService, whose messages read themselves: the server must
+// have [wire.Codec].
+var service = grpc.ServiceDesc{
+	ServiceName: accesslogv3.AccessLogService_ServiceDesc.ServiceName,
+	HandlerType: (*interface {
+		StreamAccessLogs(grpc.ServerStream) error
+	})(nil),
+	Streams: []grpc.StreamDesc{{
+		StreamName:    "StreamAccessLogs",
+		Handler:       func(r any, stream grpc.ServerStream) error { return r.(*Recorder).StreamAccessLogs(stream) },
+		ClientStreams: true,
+	}},
+}
+
 // Register adds the access log service to a gRPC server.
 func (r *Recorder) Register(s grpc.ServiceRegistrar) {
-	accesslogv3.RegisterAccessLogServiceServer(s, r)
+	s.RegisterService(&service, r)
 }
 
 // Swap makes v the view by which entries are believed: what they say of classes and
@@ -77,26 +89,27 @@ func (r *Recorder) Swap(v *fleet.View) {
 }
 
 // StreamAccessLogs takes one worker's log.
-func (r *Recorder) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
+func (r *Recorder) StreamAccessLogs(stream grpc.ServerStream) error {
+	var b batch
 	for {
-		m, err := stream.Recv()
+		err := stream.RecvMsg(&b)
 		if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		r.receive(m, time.Now())
+		r.receive(&b, time.Now())
 	}
 }
 
-func (r *Recorder) receive(m *accesslogv3.StreamAccessLogsMessage, now time.Time) {
+func (r *Recorder) receive(b *batch, now time.Time) {
 	known := r.places.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, logged := range m.GetHttpLogs().GetLogEntry() {
+	for i := range b.entries {
 		r.Counters.Entries.Add(1)
-		e := read(logged)
+		e := &b.entries[i]
 		if e.moment == elsewhere {
 			r.Counters.Elsewhere.Add(1)
 			continue
@@ -106,7 +119,7 @@ func (r *Recorder) receive(m *accesslogv3.StreamAccessLogsMessage, now time.Time
 			r.Counters.Unknown.Add(1)
 			continue
 		}
-		r.count(&e, p, now)
+		r.count(e, p, now)
 	}
 }
 
