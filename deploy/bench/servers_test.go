@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
 
 	"weir/extproc"
 	"weir/fleet"
@@ -53,8 +54,8 @@ func play(args []string) bool {
 }
 
 // trivial is the least that an ext_proc in Go can be: the messages are decoded and
-// answered, and nobody looks at them. It takes the access log as well, for Envoys
-// that differ in nothing else.
+// answered, and nobody looks at them. It takes the access log as well, unread, for
+// Envoys that differ in nothing else.
 func trivial(socket string) error {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -62,7 +63,11 @@ func trivial(socket string) error {
 	}
 	g := grpc.NewServer(extproc.ServerOptions()...)
 	extprocv3.RegisterExternalProcessorServer(g, trivialExtProc{})
-	logv3.RegisterAccessLogServiceServer(g, trivialLog{})
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: logv3.AccessLogService_ServiceDesc.ServiceName,
+		HandlerType: (*any)(nil),
+		Streams:     []grpc.StreamDesc{{StreamName: "StreamAccessLogs", Handler: dropLog, ClientStreams: true}},
+	}, nil)
 	healthv1.RegisterHealthServer(g, health.NewServer())
 	return g.Serve(l)
 }
@@ -92,13 +97,15 @@ func (trivialExtProc) Process(stream extprocv3.ExternalProcessor_ProcessServer) 
 	}
 }
 
-type trivialLog struct {
-	logv3.UnimplementedAccessLogServiceServer
-}
+// unread is a message of which nothing is read.
+type unread struct{}
 
-func (trivialLog) StreamAccessLogs(stream logv3.AccessLogService_StreamAccessLogsServer) error {
+func (unread) Unmarshal(mem.BufferSlice) error { return nil }
+
+// dropLog takes an access log and drops it unread.
+func dropLog(_ any, stream grpc.ServerStream) error {
 	for {
-		if _, err := stream.Recv(); err != nil {
+		if err := stream.RecvMsg(unread{}); err != nil {
 			return nil
 		}
 	}
