@@ -283,7 +283,7 @@ func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}`,
 		`{"input":[{"content":"a","role":"user"}],"instructions":"b","conversation":{"id":"c"},"model":"m"}`,
-		`{"model":"a","model":"b"}`, `{"model":null}`, `{"mod\u0065l":"\ud83d\ude00"}`, `[]`, `{"model":"m"} x`,
+		`{"model":"a","model":"b"}`, `{"model":"a","MODEL":"b"}`, `{"model":null}`, `{"mod\u0065l":"\ud83d\ude00"}`, `[]`, `{"model":"m"} x`,
 		"{\"model\":\"m\",\"user\":\"\xff\"}", `{"prompt":[[1,2],[3]],"metadata":{"user_id":"u_session_s"},"model":"m"}`,
 	} {
 		f.Add([]byte(seed))
@@ -315,6 +315,11 @@ func oracle(body []byte) (model string, ok bool) {
 	var object map[string]any
 	if json.Unmarshal(body, &object) != nil || repeats(json.NewDecoder(bytes.NewReader(body))) {
 		return "", false
+	}
+	for name := range object {
+		if name != "model" && strings.EqualFold(name, "model") && object["model"] != nil {
+			return "", false
+		}
 	}
 	model, ok = object["model"].(string)
 	return model, ok && model != ""
