@@ -20,7 +20,7 @@ func (r *reader) classes(n node) {
 
 func (r *reader) class(n node, i int) {
 	before := r.doc.faults()
-	m := n.thing("class", i, "name", "match", "requires", "priority", "tokens", "weights", "affinity")
+	m := n.thing("class", i, "name", "match", "aliases", "requires", "priority", "tokens", "weights", "affinity")
 	c := fleet.Class{
 		ID:       fleet.ClassID(m.name()),
 		Requires: requirements(m.at("requires")),
@@ -31,7 +31,8 @@ func (r *reader) class(n node, i int) {
 	if size := m.at("tokens"); size.present() {
 		c.Tokens = tokens(size, "prompt", "output")
 	}
-	c.Match = r.match(m.must("match"), c.ID)
+	aliases := m.at("aliases").aliases()
+	c.Match = r.match(m.must("match"), c.ID, aliases)
 	if r.fleet.Class(c.ID) != nil {
 		m.at("name").wrong("give it another name", "there is a class of this name already")
 	}
@@ -39,6 +40,7 @@ func (r *reader) class(n node, i int) {
 		m.at("name").wrong("give it another name", "every Envoy has a cluster of this name already")
 	}
 	if r.doc.faults() == before {
+		known(aliases, &c)
 		r.servable(m, &c)
 	}
 	r.fleet.Classes = append(r.fleet.Classes, c)

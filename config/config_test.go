@@ -38,8 +38,8 @@ func TestEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	headers := []fleet.HeaderRule{{Name: "x-lang", Value: "de"}, {Name: "x-tier", Value: "gold"}}
-	completions := func(host, model string) fleet.Rule {
-		return fleet.Rule{Host: host, Path: "/v1/chat/completions", Exact: true, Headers: headers, Model: model}
+	completions := func(host, model, as string) fleet.Rule {
+		return fleet.Rule{Host: host, Path: "/v1/chat/completions", Exact: true, Headers: headers, Model: model, As: as}
 	}
 	want := &fleet.Fleet{
 		FrontEnds: []fleet.FrontEnd{
@@ -80,8 +80,12 @@ func TestEverything(t *testing.T) {
 			{
 				ID: "chat",
 				Match: []fleet.Rule{
-					completions("api.example.com", "base"), completions("api.example.com", "tuned"),
-					completions("chat.example.com", "base"), completions("chat.example.com", "tuned"),
+					completions("api.example.com", "base", ""), completions("api.example.com", "Our Best", "tuned"),
+					completions("api.example.com", "4", "tuned"), completions("api.example.com", "tuned", ""),
+					completions("chat.example.com", "base", ""), completions("chat.example.com", "Our Best", "tuned"),
+					completions("chat.example.com", "4", "tuned"), completions("chat.example.com", "tuned", ""),
+					{Host: "gold.example.com", Path: "/v1/", Model: "Our Best", As: "tuned"},
+					{Host: "gold.example.com", Path: "/v1/", Model: "4", As: "tuned"},
 					{Host: "gold.example.com", Path: "/v1/", Model: "tuned"},
 				},
 				Requires: fleet.Requirements{
@@ -98,7 +102,7 @@ func TestEverything(t *testing.T) {
 				},
 			},
 			{
-				ID: "rest", Match: []fleet.Rule{{}}, Requires: fleet.Requirements{Models: []string{"base"}},
+				ID: "rest", Match: []fleet.Rule{{Model: "plain", As: "base"}, {}}, Requires: fleet.Requirements{Models: []string{"base"}},
 				Weights: fleet.LatencyWeight{TTFT: 1, TBT: 1}, Affinity: defaultAffinity,
 			},
 		},

@@ -35,11 +35,11 @@ type placedRule struct {
 }
 
 // match reads the rules of a class.
-func (r *reader) match(n node, class fleet.ClassID) []fleet.Rule {
+func (r *reader) match(n node, class fleet.ClassID, aliases []alias) []fleet.Rule {
 	var out []fleet.Rule
 	for _, item := range n.someOf(maxRules) {
 		before := r.doc.faults()
-		rules := item.rules()
+		rules := item.rules(aliases)
 		if r.doc.faults() > before {
 			continue
 		}
@@ -56,8 +56,9 @@ func (r *reader) match(n node, class fleet.ClassID) []fleet.Rule {
 	return out
 }
 
-// rules reads one entry of match: a rule for each pair of its hosts and models.
-func (n node) rules() []fleet.Rule {
+// rules reads one entry of match: a rule for each pair of its hosts and models, and
+// for their aliases.
+func (n node) rules(aliases []alias) []fleet.Rule {
 	m := n.mapping("host", "hosts", "path", "pathPrefix", "headers", "model", "models")
 	var common fleet.Rule
 	common.Path, common.Exact = m.urlPath()
@@ -69,7 +70,7 @@ func (n node) rules() []fleet.Rule {
 		for _, model := range orAny(models) {
 			rule := common
 			rule.Host, rule.Model = host, model
-			out = append(out, rule)
+			out = append(out, withAliases(rule, aliases)...)
 		}
 	}
 	return out

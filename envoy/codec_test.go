@@ -23,6 +23,7 @@ func example() *fleet.View {
 		Models:    []string{"large", "maker/small", "odd%20name"},
 		Origins:   []string{"https://app.example.org", "*"},
 		Routes: []fleet.ViewRoute{
+			{Class: "chat", Rule: fleet.Rule{Model: "gpt-4o", As: "large"}},
 			{Class: "chat", Rule: fleet.Rule{Model: "large"}},
 			{Class: "batch", Rule: fleet.Rule{Host: "batch.example.com", Path: "/v1/", Headers: []fleet.HeaderRule{{Name: "x-tier", Value: "low"}}}},
 			{Class: "empty", Rule: fleet.Rule{Path: "/v1/embeddings", Exact: true, Model: "small"}},
@@ -137,6 +138,9 @@ func anyRule(t *rapid.T) fleet.Rule {
 		Host:  rapid.SampledFrom([]string{"", "a.example.com", "x-y.example"}).Draw(t, "host"),
 		Path:  rapid.SampledFrom([]string{"", "/v1/chat", "/v1/embeddings"}).Draw(t, "path"),
 		Model: rapid.SampledFrom([]string{"", "org/model:1", `we"ird`}).Draw(t, "model"),
+	}
+	if r.Model != "" {
+		r.As = rapid.SampledFrom([]string{"", "org/model:2"}).Draw(t, "as")
 	}
 	r.Exact = r.Path != "" && rapid.Bool().Draw(t, "exact")
 	if rapid.Bool().Draw(t, "header") {

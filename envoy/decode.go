@@ -101,6 +101,7 @@ func decodeRoute(r *routev3.Route, v *fleet.View) error {
 		return nil
 	}
 	rule, err := decodeRule(r.Match)
+	rule.As = fields[asKey].GetStringValue()
 	v.Routes = append(v.Routes, fleet.ViewRoute{Class: c.ID, Rule: rule})
 	return err
 }
@@ -134,6 +135,7 @@ func decodeHeader(h *routev3.HeaderMatcher, r *fleet.Rule) error {
 		host, err := literalHost(h.GetStringMatch().GetSafeRegex().GetRegex())
 		r.Host = host
 		return err
+	case h.Name == HeaderAdmitted: // of the route of an alias
 	case value == "":
 		return fmt.Errorf("header %q: only an exact value can be matched", h.Name)
 	case h.Name == HeaderModel:

@@ -21,6 +21,12 @@ func NoEngine() []byte {
 	return apiError("no engine serves this class of requests at the moment", "server_error", "no_engine")
 }
 
+// NoAlias answers a request for an alias of a model while nobody can put the model's
+// own name in its place.
+func NoAlias() []byte {
+	return apiError("this name of a model cannot be resolved at the moment: retry, or use the model's own name", "server_error", "alias_unresolved")
+}
+
 // Overloaded answers a request that is shed.
 func Overloaded() []byte {
 	return apiError("capacity is short: retry later", "rate_limit_error", "overloaded")

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -27,6 +28,7 @@ const (
 	priorityKey   = "priority"
 	affinityKey   = "affinity"
 	unreadableKey = "unreadable"
+	asKey         = "as" // what engines call the model of the rule
 )
 
 // authorityPort follows a host in the pattern that matches ":authority".
@@ -38,8 +40,7 @@ const authorityPort = `(:[0-9]+)?`
 func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
 	routes := append(browserRoutes(v.Origins), modelRoutes(v.Models)...)
 	for _, r := range v.Routes {
-		match := encodeRule(r.Rule)
-		routes = append(routes, shedRoute(r.Class, match), classRoute(v.Class(r.Class), match, false))
+		routes = append(routes, ruleRoutes(v.Class(r.Class), r.Rule)...)
 	}
 	routes = append(routes, lastRoutes(v)...)
 	return &routev3.RouteConfiguration{
@@ -53,6 +54,23 @@ func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
 			Metadata:               metadata(map[string]any{frontEndKey: string(v.FrontEnd), originsKey: list(v.Origins)}),
 			RequestBodyBufferLimit: wrapperspb.UInt64(uint64(v.BodyLimit)),
 		}},
+	}
+}
+
+// ruleRoutes are those of one rule. Where engines call the model otherwise, only a
+// live weir-extproc can put their name for it into the body.
+func ruleRoutes(c *fleet.ViewClass, r fleet.Rule) []*routev3.Route {
+	match := encodeRule(r)
+	if r.As == "" {
+		return []*routev3.Route{shedRoute(c.ID, match), classRoute(c, match, nil)}
+	}
+	admitted := &routev3.RouteMatch{
+		PathSpecifier: match.PathSpecifier,
+		Headers:       append(slices.Clone(match.Headers), present(HeaderAdmitted, true)),
+	}
+	return []*routev3.Route{
+		classRoute(c, admitted, map[string]any{asKey: r.As}),
+		answer(&routev3.Route{Match: match}, 503, NoAlias()),
 	}
 }
 
@@ -102,8 +120,8 @@ func present(name string, is bool) *routev3.HeaderMatcher {
 
 // classRoute sends a match to a class's cluster. A class that no pool can serve
 // answers for itself.
-func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, unreadable bool) *routev3.Route {
-	route := &routev3.Route{Name: string(c.ID), Match: match, Metadata: routeMetadata(c, unreadable)}
+func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, more map[string]any) *routev3.Route {
+	route := &routev3.Route{Name: string(c.ID), Match: match, Metadata: routeMetadata(c, more)}
 	if len(c.Pools) == 0 {
 		return answer(route, 503, NoEngine())
 	}
@@ -116,12 +134,15 @@ func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, unreadable bool) 
 	return route
 }
 
-func routeMetadata(c *fleet.ViewClass, unreadable bool) *corev3.Metadata {
+// routeMetadata is what is said of the class on each of its routes, and more on this.
+func routeMetadata(c *fleet.ViewClass, more map[string]any) *corev3.Metadata {
 	keys := make([]any, len(c.Affinity))
 	for i, k := range c.Affinity {
 		keys[i] = strings.TrimSuffix(string(k.Kind)+":"+k.Name, ":")
 	}
-	return metadata(map[string]any{priorityKey: c.Priority, affinityKey: keys, unreadableKey: unreadable})
+	values := map[string]any{priorityKey: c.Priority, affinityKey: keys}
+	maps.Copy(values, more)
+	return metadata(values)
 }
 
 func list(texts []string) []any {
@@ -228,7 +249,7 @@ func lastRoutes(v *fleet.View) []*routev3.Route {
 	var last []*routev3.Route
 	if c := v.Class(v.Unreadable); c != nil {
 		match := &routev3.RouteMatch{PathSpecifier: anyPath, Headers: []*routev3.HeaderMatcher{present(HeaderModel, false)}}
-		last = append(last, shedRoute(c.ID, match), classRoute(c, match, true))
+		last = append(last, shedRoute(c.ID, match), classRoute(c, match, map[string]any{unreadableKey: true}))
 	}
 	post := headerMatch(":method", exact("POST"))
 	return append(last,

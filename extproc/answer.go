@@ -48,6 +48,12 @@ func admit(d *decision) reply {
 	}
 }
 
+// withBody replaces the body.
+func (r reply) withBody(body []byte) reply {
+	r.common.BodyMutation = &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}
+	return r
+}
+
 func header(name string, value []byte) *corev3.HeaderValueOption {
 	return &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: name, RawValue: value},

@@ -14,9 +14,13 @@ import (
 // 0 where there is nothing.
 type facts struct {
 	model       string
+	at          span     // of the model, in a body that is not compressed
 	names       []uint64 // of conversations, by wanted field
 	fingerprint uint64
 }
+
+// span is a part of a body, in bytes from its start.
+type span struct{ from, to int64 }
 
 func (f *facts) name(field int) uint64 {
 	if field < len(f.names) {
@@ -113,9 +117,14 @@ func (p *parser) model() error {
 	if p.dec.PeekKind() != '"' {
 		return p.skip()
 	}
-	name, err := p.name()
-	p.facts.model = string(name)
-	return err
+	raw, err := p.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	p.facts.model = string(p.unescape(raw))
+	end := p.dec.InputOffset()
+	p.facts.at = span{end - int64(len(raw)), end}
+	return nil
 }
 
 // field reads a value that names the conversation, or has members that do.

@@ -16,6 +16,7 @@ type Counters struct {
 	TooLong      atomic.Uint64 // the body is longer than the limit
 	Busy         atomic.Uint64 // there is no room for the body, and the headers do not decide
 
+	Aliased       atomic.Uint64 // of the admitted, those whose model was put in place of its alias
 	PassedThrough atomic.Uint64 // requests without a body that no class matches
 	NoTable       atomic.Uint64 // requests left to Envoy, since nothing was heard of the control plane yet
 	Undecided     atomic.Uint64 // requests that ended before they were whole

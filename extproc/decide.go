@@ -6,6 +6,7 @@ import "errors"
 type decision struct {
 	class   *class // nil: it belongs to none
 	model   string // empty: not read
+	as      string // what engines call the model; empty: the same
 	key     affinity
 	choice  choice
 	detour  detour
@@ -27,12 +28,18 @@ func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 	if d.refusal != nil {
 		return d
 	}
-	d.class = t.classOf(h, f.model)
+	if r := t.routeOf(h, f.model); r != nil {
+		d.class, d.as = r.class, r.rule.As
+	}
 	if d.class == nil && f.model == "" {
 		d.class = t.unreadable
 	}
 	if d.class == nil {
 		d.refusal = unknown(f.model, unread)
+		return d
+	}
+	if d.as != "" && h.encoding() != identity {
+		d.refusal = badRequest(errPackedAlias)
 		return d
 	}
 	d.key = d.class.keyOf(h, &f, random)

@@ -19,6 +19,7 @@ var (
 	errDuplicate   = errors.New("its body has an object with a repeated key")
 	errCase        = errors.New(`its body has a second key that is "model" but for upper case`)
 	errTooMany     = errors.New("its body has too many keys or values")
+	errPackedAlias = errors.New("it is an alias, which can be resolved in a body that is not compressed alone")
 	errTooLong     = errors.New("its body is larger than the limit")
 	errBusy        = errors.New("there is no room for its body")
 	errGone        = errors.New("the request ended before its body was read")

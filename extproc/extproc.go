@@ -173,6 +173,7 @@ type exchange struct {
 	head  head
 	phase phase
 	claim claim       // of room for the body
+	body  []byte      // while it is read
 	tally *tally      // of the class that it was admitted to
 	pick  *liveEngine // nil: nowhere
 }
@@ -307,6 +308,7 @@ func (s *Server) onBody(ctx context.Context, x *exchange, body []byte) *extprocv
 	if x.claim, ok = s.bodies.receive(x.claim, x.table.cost(&x.head, int64(len(body))), time.Now()); !ok {
 		return onRequestBody(s.settle(x, facts{}, errBusy))
 	}
+	x.body = body
 	f, err := x.table.read(ctx, &x.head, body)
 	if errors.Is(err, errGone) {
 		return nil
@@ -329,6 +331,7 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 	if d.class != nil {
 		d.class.tally.arrive(&d, x.head.clientRetry())
 	}
+	body := x.body
 	*x = exchange{phase: settled, claim: x.claim}
 	if d.refusal != nil {
 		return refuse(d.refusal)
@@ -339,6 +342,10 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 	x.tally, x.pick = d.class.tally, d.choice.first().live
 	x.tally.open.Add(1)
 	x.pick.open.Add(1)
+	if d.as != "" {
+		s.counters.Aliased.Add(1)
+		return admit(&d).withBody(splice(body, f.at, d.as))
+	}
 	return admit(&d)
 }
 

@@ -37,6 +37,7 @@ type label struct {
 func (c *Counters) register(r prometheus.Registerer) error {
 	return errors.Join(
 		r.Register(newCounter("stream_faults", "Streams that ended in another way than requests do.", "", "", &c.StreamFaults)),
+		r.Register(newCounter("requests_aliased", "Admitted requests whose model's own name was put in place of an alias.", "", "", &c.Aliased)),
 		family(r, "requests", "Requests, by what became of them.", "outcome", []label{
 			{"admitted", &c.Admitted},
 			{"shed", &c.Shed},

@@ -130,14 +130,22 @@ func isPort(s string) bool {
 	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-// classOf returns the class of the first route that matches, nil for none. An
-// empty model is one that is not known: it matches the rules that name none.
-func (t *Table) classOf(h *head, model string) *class {
+// routeOf returns the first route that matches, nil for none. An empty model is one
+// that is not known: it matches the rules that name none.
+func (t *Table) routeOf(h *head, model string) *route {
 	for i := range t.routes {
 		r := &t.routes[i]
 		if (r.rule.Model == "" || r.rule.Model == model) && r.matches(h) {
-			return r.class
+			return r
 		}
+	}
+	return nil
+}
+
+// classOf returns the class of the first route that matches, nil for none.
+func (t *Table) classOf(h *head, model string) *class {
+	if r := t.routeOf(h, model); r != nil {
+		return r.class
 	}
 	return nil
 }

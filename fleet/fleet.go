@@ -9,6 +9,7 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -103,7 +104,11 @@ type Rule struct {
 	Exact   bool   // Path is the whole path, else a prefix
 	Headers []HeaderRule
 	Model   string // the model named in the request
+	As      string // what engines call that model; empty: the same
 }
+
+// EngineModel is the rule's model as engines call it.
+func (r *Rule) EngineModel() string { return cmp.Or(r.As, r.Model) }
 
 // HeaderRule matches a request header by its exact value. Names are lower case.
 type HeaderRule struct{ Name, Value string }
@@ -179,17 +184,22 @@ func (c *Class) Eligible(p *Pool) bool {
 		(len(c.Requires.Regions) == 0 || slices.Contains(c.Requires.Regions, p.Region))
 }
 
-// Models lists the models that a request of the class may name, once each, in
-// the order of the file.
-func (c *Class) Models() []string {
+// Models lists the models that a request of the class may mean, as engines call
+// them, once each, in the order of the file.
+func (c *Class) Models() []string { return c.models((*Rule).EngineModel) }
+
+// Names lists what clients may call the models of the class.
+func (c *Class) Names() []string { return c.models(func(r *Rule) string { return r.Model }) }
+
+func (c *Class) models(of func(*Rule) string) []string {
 	var models []string
 	add := func(m string) {
 		if m != "" && !slices.Contains(models, m) {
 			models = append(models, m)
 		}
 	}
-	for _, r := range c.Match {
-		add(r.Model)
+	for i := range c.Match {
+		add(of(&c.Match[i]))
 	}
 	for _, m := range c.Requires.Models {
 		add(m)

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,6 +94,16 @@ func TestQueueingCountsBothRises(t *testing.T) {
 	}
 }
 
+func TestNamesOfModels(t *testing.T) {
+	c := fleet.Class{Match: []fleet.Rule{{Model: "gpt", As: "m"}, {Model: "m"}}, Requires: fleet.Requirements{Models: []string{"m", "n"}}}
+	if got := c.Models(); !slices.Equal(got, []string{"m", "n"}) {
+		t.Errorf("Models = %q, want what engines serve", got)
+	}
+	if got := c.Names(); !slices.Equal(got, []string{"gpt", "m", "n"}) {
+		t.Errorf("Names = %q, want what clients may ask for", got)
+	}
+}
+
 func TestEligible(t *testing.T) {
 	pool := fleet.Pool{
 		Models: []string{"m", "m-lora"}, Region: "eu-1",
@@ -104,6 +115,8 @@ func TestEligible(t *testing.T) {
 	}{
 		"model":             {fleet.Class{Match: []fleet.Rule{{Model: "m"}}}, true},
 		"adapter as well":   {fleet.Class{Match: []fleet.Rule{{Model: "m"}, {Model: "m-lora"}}}, true},
+		"alias":             {fleet.Class{Match: []fleet.Rule{{Model: "gpt", As: "m"}}}, true},
+		"alias of another":  {fleet.Class{Match: []fleet.Rule{{Model: "m", As: "other"}}}, false},
 		"another model":     {fleet.Class{Match: []fleet.Rule{{Model: "other"}}}, false},
 		"required model":    {fleet.Class{Requires: fleet.Requirements{Models: []string{"other"}}}, false},
 		"capability":        {fleet.Class{Requires: fleet.Requirements{Capabilities: []string{"tools"}}}, true},

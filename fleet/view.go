@@ -14,7 +14,7 @@ type View struct {
 	Listen     string // "ip:port"
 	BodyLimit  int64  // bytes
 	Idle       time.Duration
-	Models     []string
+	Models     []string // as clients may call them
 	Origins    []string    // of pages from which browsers may ask; "*": any
 	Routes     []ViewRoute // in the order in which they are tried
 	Classes    []ViewClass // by ID
@@ -104,7 +104,7 @@ func NewView(s *State, plan *Plan, id FrontEndID) *View {
 		for _, r := range c.Match {
 			v.Routes = append(v.Routes, ViewRoute{c.ID, r})
 		}
-		v.Models = append(v.Models, c.Models()...)
+		v.Models = append(v.Models, c.Names()...)
 		v.Classes = append(v.Classes, newViewClass(s, plan, Stream{id, c.ID}))
 	}
 	slices.SortFunc(v.Classes, func(a, b ViewClass) int { return cmp.Compare(a.ID, b.ID) })
