@@ -138,7 +138,9 @@ func (o *overstated) followed() {
 	}
 	z := (got - want) / math.Sqrt(max(variance, 1))
 	o.t.Logf("near got %v of %d requests, by its shares it should have had %.0f: z = %.1f", got, n, want, z)
-	if math.Abs(z) > 4 {
+	// Fewer may go there: while its engines tell of a queue, new conversations are
+	// diverted, which is no matter of the plan.
+	if z > 4 || got < want/2 {
 		o.t.Errorf("near got %v of %d requests, by its shares it should have had %.0f: z = %.1f", got, n, want, z)
 	}
 }
