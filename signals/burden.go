@@ -58,8 +58,9 @@ func (b *burden) load(now time.Time, s *fleet.State, p *fleet.Pool) fleet.Readin
 		return fleet.Reading{}
 	}
 	work := 0.0
-	for id, issued := range b.issued {
-		if c := s.Fleet.Class(id); c != nil {
+	for i := range s.Fleet.Classes { // in their order, so that the sum is the same each time
+		c := &s.Fleet.Classes[i]
+		if issued := b.issued[c.ID]; issued != nil {
 			work += issued.rate(now, loadTau) * p.Profile.Work(s.TokensOf(c))
 		}
 	}
