@@ -17,7 +17,7 @@ export WEIR_ENVOY WEIR_PYTHON WEIR_NODE
 
 .PHONY: help
 help: ## List the targets
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .PHONY: setup
 setup: ## Install what is missing: CLP, a compiler, Envoy and clients in .venv
@@ -48,7 +48,7 @@ test: setup lint ## Lint, run all tests with the race detector, fuzz for a minut
 # Engines' pages, load reports, access logs, bodies and fleet files. FUZZ_FOR=10m looks
 # for longer.
 FUZZ_FOR ?= 10s
-fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzReceive ./extproc:FuzzRead ./extproc:FuzzSplice ./extproc:FuzzInflate ./extproc:FuzzHeaders ./config:FuzzParse
+fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzReceive ./extproc:FuzzRead ./extproc:FuzzSplice ./extproc:FuzzInflate ./extproc:FuzzHeaders ./config:FuzzParse ./simulate:FuzzReadAzure ./simulate:FuzzReadMooncake
 
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers of what strangers write
@@ -75,6 +75,15 @@ bench-signals: ## Measure what scraping 2,000 engines' metrics costs
 bench-path: setup ## Measure what a request costs, beside Envoy alone and a trivial ext_proc
 	mkdir -p out
 	WEIR_FIGURES=$(abspath out/bench-path.json) go test -count=1 -v -timeout 10m -run TestBenchPath$$ ./deploy/bench
+
+# BENCH_SEEDS=2 is over sooner, and its bar does not hold.
+BENCH_SEEDS ?= 20
+
+.PHONY: bench-policies
+bench-policies: ## Compare all policies on simulated fleets under recorded traffic
+	mkdir -p out
+	WEIR_FIGURES=$(abspath out/bench-policies.json) BENCH_SEEDS=$(BENCH_SEEDS) \
+		go test -count=1 -v -timeout 2h -run TestBenchPolicies ./simulate
 
 .PHONY: lint
 lint: ## Vet, staticcheck and the formatting

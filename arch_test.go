@@ -62,6 +62,7 @@ var rooms = map[string]room{
 	"extproc/outcome":   {ours: "fleet envoy extproc/wire", modules: servers},
 	"extproc/roundtrip": {ours: "fleet", modules: metrics},
 	"extproc/wire":      {modules: servers},
+	"simulate":          {ours: "fleet signals signals/dialect signals/scrape", modules: "github.com/cespare/xxhash/v2", tests: "*"},
 	"deploy":            {tests: "*"},
 	"deploy/bench":      {tests: "*"},
 	"deploy/stage":      {ours: "fleet config", modules: "golang.org/x/sync", tests: "*"},
@@ -76,7 +77,7 @@ var rooms = map[string]room{
 }
 
 // folders are the top-level folders; those that git ignores are left out.
-var folders = strings.Fields("admin cmd config control deploy docs envoy extproc fleet signals solver testdata tools xds")
+var folders = strings.Fields("admin cmd config control deploy docs envoy extproc fleet signals simulate solver testdata tools xds")
 
 // ignored are top-level folders that a build leaves behind.
 var ignored = strings.Fields("bin out")
