@@ -56,7 +56,7 @@ func TestWhatIsCachedIsNotComputed(t *testing.T) {
 func TestWhenTheCacheKnows(t *testing.T) {
 	done, _ := alone(cached, []Request{
 		{At: 0, Prompt: 160, Output: 161, Context: blocks(20)}, // prefilled at 1 s, done at 17 s
-		{At: 0.9, Prompt: 320, Output: 1, Context: blocks(20)},
+		{At: 0.9, Prompt: 240, Output: 1, Context: blocks(15)},
 		{At: 1.1, Prompt: 161, Output: 1, Context: blocks(10)},
 		{At: 18, Prompt: 321, Output: 1, Context: blocks(20)},
 	})
