@@ -80,10 +80,12 @@ bench-path: setup ## Measure what a request costs, beside Envoy alone and a triv
 BENCH_SEEDS ?= 20
 
 .PHONY: bench-policies
-bench-policies: ## Compare all policies on simulated fleets under recorded traffic
+bench-policies: setup ## Compare all policies on simulated fleets under recorded traffic, two on real Envoys
 	mkdir -p out
 	WEIR_FIGURES=$(abspath out/bench-policies.json) BENCH_SEEDS=$(BENCH_SEEDS) \
 		go test -count=1 -v -timeout 2h -run TestBenchPolicies ./simulate
+	WEIR_FIGURES=$(abspath out/bench-policies.json) \
+		go test -count=1 -v -timeout 20m -run TestBenchPoliciesLive ./deploy
 
 .PHONY: lint
 lint: ## Vet, staticcheck and the formatting

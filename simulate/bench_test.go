@@ -21,7 +21,7 @@ const (
 
 const (
 	benchSeeds   = 20
-	benchSeconds = 300
+	benchSeconds = 240
 )
 
 // unbelieved is the optimal policy without what evidence makes of profiles. It is no

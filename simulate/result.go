@@ -38,7 +38,7 @@ func (w *world) result() *Result {
 		Utilisations:   map[fleet.PoolID]float64{},
 	}
 	w.age()
-	r.TTFT, r.EndToEnd = latencyOf(t.ttft), latencyOf(t.endToEnd)
+	r.TTFT, r.EndToEnd = LatencyOf(t.ttft), LatencyOf(t.endToEnd)
 	for i := range w.Fleet.Pools {
 		p := &w.Fleet.Pools[i]
 		can := w.Engines[p.ID].CapacityRps * float64(len(p.Engines)) * (w.Seconds - w.WarmUpSeconds)

@@ -120,8 +120,8 @@ func (w *world) workByPool(out []float64) {
 // Latency sums up how long requests took, in seconds.
 type Latency struct{ Mean, P50, P95, P99 float64 }
 
-// latencyOf sorts the times.
-func latencyOf(times []float64) Latency {
+// LatencyOf sums up; it sorts the times.
+func LatencyOf(times []float64) Latency {
 	slices.Sort(times)
 	return Latency{mean(times), quantile(times, 0.50), quantile(times, 0.95), quantile(times, 0.99)}
 }
