@@ -21,72 +21,136 @@ import (
 )
 
 // The simulation sends every conversation where the real weir-extproc sends it, and
-// refuses those that it refuses.
+// refuses those that it refuses: with engines that have room, and with some that are
+// full.
 func TestChoosesAsWeirExtProcDoes(t *testing.T) {
 	luck := rand.New(rand.NewPCG(1, 1))
-	server := extproc.New(zap.NewNop())
-	admitted, refused, somewhere := 0, 0, map[string]bool{}
-	for range 40 {
-		v, number := randomView(luck)
-		for range 50 {
-			name := fmt.Sprintf("conversation %d", luck.Uint64())
-			v.Classes[0].Admitted = 1
-			server.Swap(extproc.NewTable(v))
-			pick, key := asked(t, server, name)
-			choice := newChoice(&v.Classes[0], number)
-			if want, ok := number[fleet.EngineID(pick)]; choice.engine(key) != want || !ok {
-				t.Fatalf("%s goes to number %d, want %s of %+v", name, choice.engine(key), pick, v.Classes[0].Pools)
+	counts := map[string]int{}
+	for round := range 60 {
+		v, f, n := randomView(luck)
+		d := duel{server: extproc.New(zap.NewNop()), ours: newCrowd(len(f.Pools), len(n.engines)), view: v, numbers: n, counts: counts}
+		d.server.Swap(extproc.NewTable(v))
+		d.choice = newChoice(&v.Classes[0], n)
+		d.ours.adopt([]choice{d.choice})
+		for words := range 3 {
+			if round%3 > 0 { // else nobody tells how full engines are
+				levels := randomLevels(luck, f, int64(words+1))
+				d.server.SwapLevels(levels, 0)
+				d.ours.learn(0, levels, f, n)
 			}
-			somewhere[pick] = true
-
-			v.Classes[0].Admitted = luck.Float64()
-			server.Swap(extproc.NewTable(v))
-			pick, _ = asked(t, server, name)
-			choice = newChoice(&v.Classes[0], number)
-			if got := choice.admits(key); got != (pick != "") {
-				t.Fatalf("%s is let in: %v, want %v at a fraction of %v", name, got, pick != "", v.Classes[0].Admitted)
-			}
-			if pick == "" {
-				refused++
-			} else {
-				admitted++
+			for k := range 30 {
+				d.turn(t, fmt.Sprintf("conversation %d of %d", k, round))
 			}
 		}
 	}
-	if admitted < 500 || refused < 500 || len(somewhere) < 6 {
-		t.Errorf("%d were let in, %d refused, %d engines chosen: too few to judge by", admitted, refused, len(somewhere))
+	for _, what := range []string{"refused", "own", "elsewhere", "other pool"} {
+		if counts[what] < 50 {
+			t.Errorf("%d were %s: too few to judge by", counts[what], what)
+		}
+	}
+}
+
+// duel has the real weir-extproc and the simulation decide about the same.
+type duel struct {
+	server  *extproc.Server
+	ours    crowd
+	choice  choice
+	view    *fleet.View
+	numbers *numbers
+	counts  map[string]int
+}
+
+// turn is one of a conversation.
+func (d *duel) turn(t *testing.T, name string) {
+	t.Helper()
+	pick, key := asked(t, d.server, name)
+	switch {
+	case pick == "" && d.choice.admits(keyOf(t, d.view, name)):
+		t.Fatalf("%s is let in, not refused at a fraction of %v", name, d.choice.admitted)
+	case pick == "":
+		d.counts["refused"]++
+		return
+	case !d.choice.admits(key):
+		t.Fatalf("%s is refused, not let in at a fraction of %v", name, d.choice.admitted)
+	}
+	home := d.choice.home(key)
+	got := d.ours.place(0, &d.choice, key)
+	switch {
+	case got != d.numbers.engines[fleet.EngineID(pick)]:
+		t.Fatalf("%s goes to engine %d, want %s of %+v, %+v", name, got, pick, d.view.Classes[0].Pools, d.ours)
+	case got == home.first(key):
+		d.counts["own"]++
+	case d.choice.poolOf(home, key, got) == home:
+		d.counts["elsewhere"]++
+	default:
+		d.counts["other pool"]++
 	}
 }
 
 func TestChoosesNobodyWhereNobodyIs(t *testing.T) {
-	c := newChoice(&fleet.ViewClass{ID: "chat", Pools: []fleet.ViewPool{{ID: "p", Weight: 1}}}, nil)
-	if got := c.engine(1); got != none {
+	crowd := newCrowd(1, 0)
+	c := newChoice(&fleet.ViewClass{ID: "chat", Pools: []fleet.ViewPool{{ID: "p", Weight: 1}}}, &numbers{})
+	if got := crowd.place(0, &c, 1); got != none {
 		t.Errorf("engine = %d, want none", got)
 	}
 }
 
+// keyOf is the key of a conversation, which a refusal does not tell.
+func keyOf(t *testing.T, v *fleet.View, name string) uint64 {
+	t.Helper()
+	all := *v
+	all.Classes = []fleet.ViewClass{v.Classes[0]}
+	all.Classes[0].Admitted = 1
+	server := extproc.New(zap.NewNop())
+	server.Swap(extproc.NewTable(&all))
+	_, key := asked(t, server, name)
+	return key
+}
+
 // randomView has pools with and without shares, and engines that are not ready.
-func randomView(luck *rand.Rand) (*fleet.View, map[fleet.EngineID]int32) {
+func randomView(luck *rand.Rand) (*fleet.View, *fleet.Fleet, *numbers) {
 	v := &fleet.View{
 		FrontEnd: "here", BodyLimit: 1 << 20,
 		Routes:  []fleet.ViewRoute{{Class: "chat", Rule: fleet.Rule{Path: "/"}}},
-		Classes: []fleet.ViewClass{{ID: "chat", Affinity: []fleet.AffinityKey{{Kind: fleet.AffinityHeader, Name: "x-session"}}}},
+		Classes: []fleet.ViewClass{{ID: "chat", Admitted: 1 - 0.3*luck.Float64(), Affinity: []fleet.AffinityKey{{Kind: fleet.AffinityHeader, Name: "x-session"}}}},
 	}
-	number := map[fleet.EngineID]int32{}
+	f, n := &fleet.Fleet{}, &numbers{map[fleet.PoolID]int32{}, map[fleet.EngineID]int32{}}
 	for p := range 1 + luck.IntN(4) {
 		pool := fleet.ViewPool{ID: fleet.PoolID(fmt.Sprint("pool", p)), Weight: uint32(luck.IntN(3) * 1_000_000)}
-		for e := range 1 + luck.IntN(4) {
+		n.pools[pool.ID] = int32(p)
+		f.Pools = append(f.Pools, fleet.Pool{ID: pool.ID})
+		for e := range 1 + luck.IntN(6) {
 			id := fleet.EngineID(fmt.Sprintf("10.0.%d.%d:80", p, e))
-			number[id] = int32(len(number))
+			n.engines[id] = int32(len(n.engines))
 			readiness := []fleet.Readiness{fleet.Unknown, fleet.Ready, fleet.Unready}[luck.IntN(3)]
 			if p == 0 && e == 0 {
 				readiness = fleet.Ready // somebody is
 			}
 			pool.Engines = append(pool.Engines, fleet.ViewEngine{ID: id, Readiness: readiness})
+			f.Pools[p].Engines = append(f.Pools[p].Engines, id)
 		}
 		v.Classes[0].Pools = append(v.Classes[0].Pools, pool)
 	}
-	return v, number
+	return v, f, n
+}
+
+// randomLevels tell of queues, of excess, and of nothing.
+func randomLevels(luck *rand.Rand, f *fleet.Fleet, round int64) *fleet.Levels {
+	l := &fleet.Levels{Round: round}
+	for _, p := range f.Pools {
+		levels := fleet.PoolLevels{ID: p.ID, Print: fleet.FingerprintOf(p.Engines)}
+		for range p.Engines {
+			e := fleet.EngineLevels{InFlight: fleet.Known(float64(luck.IntN(3) * luck.IntN(40)))}
+			if luck.IntN(4) > 0 {
+				e.Queued = fleet.Known(float64(luck.IntN(2) * luck.IntN(20)))
+			}
+			levels.Engines = append(levels.Engines, e)
+		}
+		if luck.IntN(5) > 0 {
+			l.Pools = append(l.Pools, levels)
+		}
+	}
+	return l
 }
 
 // asked has the server decide about a conversation: the engine that it picks, and the

@@ -21,13 +21,20 @@ type frontEnd struct {
 	id        fleet.FrontEndID
 	roundTrip []float64 // by pool
 	choices   []choice  // by class: what it was last told
-	coming    [][]choice
+	crowd     crowd
+	coming    queue[word]
 	classes   []counts // by class
 	notes     []note   // what the log will tell
 	spare     []note
 	round     uint64
 	touched   []int32 // engines of the report that is made
 	engines   []engineCounts
+}
+
+// word is what the control plane tells a front-end each round.
+type word struct {
+	choices []choice
+	levels  *fleet.Levels
 }
 
 // counts are a class's since the last report, but for what is in flight.
@@ -56,6 +63,7 @@ type engineCounts struct {
 
 func newFrontEnd(f *fleet.Fleet, fe *fleet.FrontEnd, replicas int) *frontEnd {
 	out := &frontEnd{id: fe.ID, classes: make([]counts, len(f.Classes)), engines: make([]engineCounts, replicas)}
+	out.crowd = newCrowd(len(f.Pools), replicas)
 	for i := range out.classes {
 		out.classes[i].issued = make([]uint64, len(f.Pools))
 		out.classes[i].inFlight = make([]uint64, len(f.Pools))
@@ -66,15 +74,18 @@ func newFrontEnd(f *fleet.Fleet, fe *fleet.FrontEnd, replicas int) *frontEnd {
 	return out
 }
 
-// install makes the oldest view under way the one to choose by.
-func (f *frontEnd) install() {
-	f.choices = f.coming[0]
-	f.coming = f.coming[1:]
+// install makes the oldest word under way the one to go by.
+func (f *frontEnd) install(w *world) {
+	next := f.coming.pop()
+	f.choices = next.choices
+	f.crowd.adopt(f.choices)
+	f.crowd.learn(w.now, next.levels, w.Fleet, &w.numbers)
 }
 
-func (f *frontEnd) send(class int, pool int32) {
-	f.classes[class].issued[pool]++
-	f.classes[class].inFlight[pool]++
+func (f *frontEnd) send(j *job, pool int32) {
+	f.classes[j.Class].issued[pool]++
+	f.classes[j.Class].inFlight[pool]++
+	f.crowd.engines[j.engine].open++
 }
 
 // noteFirst notes a first token: the log tells of it when the attempt has lasted
@@ -89,6 +100,7 @@ func (f *frontEnd) noteFirst(j *job, pool int32) {
 // finish notes the end of a request.
 func (f *frontEnd) finish(now float64, j *job, pool int32) {
 	f.classes[j.Class].inFlight[pool]--
+	f.crowd.engines[j.engine].open--
 	n := note{at: now + logLag, class: int32(j.Class), engine: j.engine, pool: pool, ends: true}
 	n.tokens = fleet.TokenLoad{Requests: 1, Prompt: float64(j.Prompt), Output: float64(j.Output), Cached: float64(j.cached)}
 	if j.Output > 1 {
@@ -129,9 +141,20 @@ func (f *frontEnd) extProc(now float64, w *world) fleet.LoadReport {
 			r.Classes = append(r.Classes, load)
 		}
 	}
-	r.RoundTrips = f.trips(w)
+	r.RoundTrips, r.Open = f.trips(w), f.open(w)
 	f.round++
 	return r
+}
+
+// open counts the open requests at each engine, and notes what was told.
+func (f *frontEnd) open(w *world) (out []fleet.EngineOpen) {
+	for i := range f.crowd.engines {
+		e := &f.crowd.engines[i]
+		if e.told = e.open; e.open > 0 {
+			out = append(out, fleet.EngineOpen{Pool: w.Fleet.Pools[w.poolOf[i]].ID, Engine: w.replicas[i].id, Open: uint64(e.open)})
+		}
+	}
+	return out
 }
 
 // read takes the notes whose time has come.

@@ -41,9 +41,9 @@ func batches(xs []float64) (m, standardError float64) {
 	return mean(xs), e.PlusMinus / student(len(means)-1)
 }
 
-// apart is the largest distance between two samples' distributions (the statistic of
+// distance is the largest distance between two samples' distributions (the statistic of
 // Kolmogorov and Smirnov).
-func apart(xs, ys []float64) float64 {
+func distance(xs, ys []float64) float64 {
 	slices.Sort(xs)
 	slices.Sort(ys)
 	most, i, j := 0.0, 0, 0

@@ -170,7 +170,8 @@ func (s scattered) After(r *Request, end float64) (Request, bool) {
 
 // At equal loads affinity is worth what it keeps in caches.
 func TestAffinityRaisesWhatIsCached(t *testing.T) {
-	s := small(t)
+	s := *small(t)
+	s.mix = s.mix.Scaled(0.5) // at which no engine is full
 	sticky := ran(t, s.with(t, 4, even)).result()
 	c := s.with(t, 4, even)
 	c.Workload = scattered{c.Workload}

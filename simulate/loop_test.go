@@ -78,7 +78,7 @@ func TestPlansTakeTheirTime(t *testing.T) {
 		for w.next(until) {
 		}
 		for _, id := range s.fleet.Pool("C").Engines {
-			n += w.replicas[w.number[id]].told.arrived
+			n += w.replicas[w.numbers.engines[id]].told.arrived
 		}
 		return n
 	}

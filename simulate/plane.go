@@ -70,7 +70,7 @@ func (w *world) start() error {
 	w.plane.plan = plan
 	w.publish(w.plane.tracker.State(date(0), nil))
 	for _, f := range w.frontEnds {
-		f.install()
+		f.install(w)
 	}
 	w.events = timers{} // nothing of it is under way
 	w.events.push(w.tickSeconds(), ticks, 0)
@@ -93,6 +93,7 @@ func (w *world) report(number int32) {
 		w.plane.mail.push(r)
 		w.events.push(w.now+w.Delays.ControlWay, hears, 0)
 	}
+	f.crowd.tick(w.now, w.tickSeconds())
 	w.events.push(w.now+reportEvery, reports, number)
 }
 
@@ -142,15 +143,17 @@ func (w *world) tick() {
 	w.events.push(w.now+w.tickSeconds(), ticks, 0)
 }
 
-// publish tells every front-end its part of the plan in force.
+// publish tells every front-end its part of the plan in force, and how full the
+// engines are.
 func (w *world) publish(s *fleet.State) {
+	levels := fleet.NewLevels(s, date(w.now))
 	for i, f := range w.frontEnds {
 		v := fleet.NewView(s, w.plane.plan, f.id)
 		choices := make([]choice, len(w.Fleet.Classes))
 		for k := range w.Fleet.Classes {
-			choices[k] = newChoice(v.Class(w.Fleet.Classes[k].ID), w.number)
+			choices[k] = newChoice(v.Class(w.Fleet.Classes[k].ID), &w.numbers)
 		}
-		f.coming = append(f.coming, choices)
+		f.coming.push(word{choices, levels})
 		w.events.push(w.now+w.Delays.Planning+w.Delays.ControlWay, installs, int32(i))
 	}
 }

@@ -36,7 +36,7 @@ type world struct {
 	events    timers
 	due       *agenda // of replicas
 	replicas  []*replica
-	number    map[fleet.EngineID]int32
+	numbers   numbers
 	poolOf    []int32 // by replica
 	frontEnds []*frontEnd
 	plane     plane
@@ -44,12 +44,13 @@ type world struct {
 }
 
 func newWorld(c *Config) *world {
-	w := &world{Config: c, jobs: newJobs(), number: map[fleet.EngineID]int32{}}
+	w := &world{Config: c, jobs: newJobs(), numbers: numbers{map[fleet.PoolID]int32{}, map[fleet.EngineID]int32{}}}
 	for i := range c.Fleet.Pools {
 		p := &c.Fleet.Pools[i]
 		e := c.Engines[p.ID]
+		w.numbers.pools[p.ID] = int32(i)
 		for _, id := range p.Engines {
-			w.number[id] = int32(len(w.replicas))
+			w.numbers.engines[id] = int32(len(w.replicas))
 			w.replicas = append(w.replicas, newReplica(&e, id, w.jobs))
 			w.poolOf = append(w.poolOf, int32(i))
 		}
@@ -96,7 +97,8 @@ func (w *world) begin() error {
 // warm fills the engines' caches with what was said before the run.
 func (w *world) warm() {
 	for _, r := range w.Workload.Past() {
-		if number := w.frontEnds[r.FrontEnd].choices[r.Class].engine(r.Key); number != none {
+		f := w.frontEnds[r.FrontEnd]
+		if number := f.crowd.place(0, &f.choices[r.Class], r.Key); number != none {
 			w.replicas[number].cache.add(r.Context)
 		}
 	}
@@ -169,7 +171,7 @@ func (w *world) happen(e timer) {
 	case ticks:
 		w.tick()
 	case installs:
-		w.frontEnds[e.what].install()
+		w.frontEnds[e.what].install(w)
 	case breaks:
 		w.shatter(&w.Faults[e.what])
 	case beginsCount:
@@ -185,8 +187,11 @@ func (w *world) arrive(id int32) {
 	j.arrived = w.now
 	f := w.frontEnds[j.FrontEnd]
 	choice := &f.choices[j.Class]
-	j.engine = choice.engine(j.Key)
-	admitted := j.engine != none && choice.admits(j.Key)
+	admitted := choice.admits(j.Key)
+	if j.engine = none; admitted {
+		j.engine = f.crowd.place(w.now, choice, j.Key)
+		admitted = j.engine != none
+	}
 	f.classes[j.Class].arrivals++
 	w.tally.arrive(w.measures(j))
 	if !admitted {
@@ -197,7 +202,7 @@ func (w *world) arrive(id int32) {
 		return
 	}
 	pool := w.poolOf[j.engine]
-	f.send(j.Class, pool)
+	f.send(j, pool)
 	w.events.push(w.now+w.way(j, pool, 3), reaches, id)
 }
 
