@@ -5,15 +5,19 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
 
 	"weir/envoy"
 	"weir/extproc"
@@ -28,14 +32,19 @@ func TestChoosesAsWeirExtProcDoes(t *testing.T) {
 	counts := map[string]int{}
 	for round := range 60 {
 		v, f, n := randomView(luck)
-		d := duel{server: extproc.New(zap.NewNop()), ours: newCrowd(len(f.Pools), len(n.engines)), view: v, numbers: n, counts: counts}
-		d.server.Swap(extproc.NewTable(v))
+		server := extproc.New(zap.NewNop())
+		d := duel{asks: serve(t, server), ours: newCrowd(len(f.Pools), len(n.engines)), view: v, numbers: n, counts: counts}
+		server.Swap(extproc.NewTable(v))
 		d.choice = newChoice(&v.Classes[0], n)
+		lavish := extproc.New(zap.NewNop())
+		d.all = serve(t, lavish)
+		v.Classes[0].Admitted = 1
+		lavish.Swap(extproc.NewTable(v))
 		d.ours.adopt([]choice{d.choice})
 		for words := range 3 {
 			if round%3 > 0 { // else nobody tells how full engines are
 				levels := randomLevels(luck, f, int64(words+1))
-				d.server.SwapLevels(levels, 0)
+				server.SwapLevels(levels, 0)
 				d.ours.learn(0, levels, f, n)
 			}
 			for k := range 30 {
@@ -52,7 +61,8 @@ func TestChoosesAsWeirExtProcDoes(t *testing.T) {
 
 // duel has the real weir-extproc and the simulation decide about the same.
 type duel struct {
-	server  *extproc.Server
+	asks    extprocv3.ExternalProcessorClient
+	all     extprocv3.ExternalProcessorClient // refuses nobody, and so tells everybody's key
 	ours    crowd
 	choice  choice
 	view    *fleet.View
@@ -63,15 +73,14 @@ type duel struct {
 // turn is one of a conversation.
 func (d *duel) turn(t *testing.T, name string) {
 	t.Helper()
-	pick, key := asked(t, d.server, name)
-	switch {
-	case pick == "" && d.choice.admits(keyOf(t, d.view, name)):
-		t.Fatalf("%s is let in, not refused at a fraction of %v", name, d.choice.admitted)
-	case pick == "":
+	pick, _ := asked(t, d.asks, name)
+	_, key := asked(t, d.all, name)
+	if admits := d.choice.admits(key); admits != (pick != "") {
+		t.Fatalf("%s is let in: %v, want %v at a fraction of %v", name, admits, pick != "", d.choice.admitted)
+	}
+	if pick == "" {
 		d.counts["refused"]++
 		return
-	case !d.choice.admits(key):
-		t.Fatalf("%s is refused, not let in at a fraction of %v", name, d.choice.admitted)
 	}
 	home := d.choice.home(key)
 	got := d.ours.place(0, &d.choice, key)
@@ -93,18 +102,6 @@ func TestChoosesNobodyWhereNobodyIs(t *testing.T) {
 	if got := crowd.place(0, &c, 1); got != none {
 		t.Errorf("engine = %d, want none", got)
 	}
-}
-
-// keyOf is the key of a conversation, which a refusal does not tell.
-func keyOf(t *testing.T, v *fleet.View, name string) uint64 {
-	t.Helper()
-	all := *v
-	all.Classes = []fleet.ViewClass{v.Classes[0]}
-	all.Classes[0].Admitted = 1
-	server := extproc.New(zap.NewNop())
-	server.Swap(extproc.NewTable(&all))
-	_, key := asked(t, server, name)
-	return key
 }
 
 // randomView has pools with and without shares, and engines that are not ready.
@@ -153,15 +150,31 @@ func randomLevels(luck *rand.Rand, f *fleet.Fleet, round int64) *fleet.Levels {
 	return l
 }
 
-// asked has the server decide about a conversation: the engine that it picks, and the
-// key. No engine: it refuses.
-func asked(t *testing.T, s *extproc.Server, name string) (pick string, key uint64) {
+// serve has Envoy's protocol spoken with a server, which the test ends.
+func serve(t *testing.T, s *extproc.Server) extprocv3.ExternalProcessorClient {
 	t.Helper()
-	stream := &oneRequest{context: t.Context(), name: name}
-	if err := s.Process(stream); err != nil {
+	l := bufconn.Listen(1 << 16)
+	g := grpc.NewServer(extproc.ServerOptions()...)
+	s.Register(g)
+	go func() { _ = g.Serve(l) }() // ends with the server
+	c, err := grpc.NewClient("passthrough:///extproc", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range stream.answer.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
+	t.Cleanup(func() {
+		_ = c.Close()
+		g.Stop()
+	})
+	return extprocv3.NewExternalProcessorClient(c)
+}
+
+// asked has the server decide about a request without a body of a conversation: the
+// engine that it picks, and the key. No engine: it refuses.
+func asked(t *testing.T, c extprocv3.ExternalProcessorClient, name string) (pick string, key uint64) {
+	t.Helper()
+	answer := exchange(t, c, name)
+	for _, h := range answer.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		value := h.GetHeader().GetRawValue()
 		switch h.GetHeader().GetKey() {
 		case envoy.HeaderPick:
@@ -178,36 +191,35 @@ func asked(t *testing.T, s *extproc.Server, name string) (pick string, key uint6
 			key = binary.BigEndian.Uint64(hash)
 		}
 	}
-	if pick == "" && stream.answer.GetImmediateResponse() == nil {
-		t.Fatalf("neither picked nor refused: %v", stream.answer)
+	if pick == "" && answer.GetImmediateResponse() == nil {
+		t.Fatalf("neither picked nor refused: %v", answer)
 	}
 	return pick, key
 }
 
-// oneRequest is the stream of a request without a body.
-type oneRequest struct {
-	grpc.ServerStream
-	context context.Context
-	name    string
-	answer  *extprocv3.ProcessingResponse
-}
-
-func (s *oneRequest) Context() context.Context { return s.context }
-
-func (s *oneRequest) Recv() (*extprocv3.ProcessingRequest, error) {
-	if s.answer != nil {
-		return nil, io.EOF
-	}
+// exchange sends one request, and waits until it counts as ended.
+func exchange(t *testing.T, c extprocv3.ExternalProcessorClient, name string) *extprocv3.ProcessingResponse {
+	t.Helper()
 	m := &corev3.HeaderMap{}
-	for _, h := range [][2]string{{":method", "POST"}, {":path", "/"}, {":authority", "here"}, {"x-session", s.name}} {
+	for _, h := range [][2]string{{":method", "POST"}, {":path", "/"}, {":authority", "here"}, {"x-session", name}} {
 		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: h[0], RawValue: []byte(h[1])})
 	}
-	return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
-		RequestHeaders: &extprocv3.HttpHeaders{Headers: m, EndOfStream: true},
-	}}, nil
-}
-
-func (s *oneRequest) Send(m *extprocv3.ProcessingResponse) error {
-	s.answer = m
-	return nil
+	stream, err := c.Process(t.Context())
+	if err == nil {
+		err = stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
+			RequestHeaders: &extprocv3.HttpHeaders{Headers: m, EndOfStream: true},
+		}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.CloseSend()
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Fatalf("the stream ended with %v", err)
+	}
+	return answer
 }
