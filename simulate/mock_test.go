@@ -51,19 +51,24 @@ type turnSeen struct {
 // What is cached and the load that requests meet may be 5 % apart, since an order that
 // luck decides decides what is forgotten. How long requests take must be alike: samples
 // so far apart are seen once in 10,000 times by chance, and no mean is 10 % off; 25 %
-// where a queue makes much of what a busy machine's timers are late.
+// where a queue makes much of how late a busy machine's timers are.
 func TestEngineIsTheMock(t *testing.T) {
 	bin := buildMock(t)
-	for _, tt := range []struct{ load, apart float64 }{{0.4, 0.1}, {0.9, 0.1}, {1.3, 0.25}} {
-		t.Run(fmt.Sprintf("load %.1f", tt.load), func(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		load, apart float64
+	}{{"light", 0.4, 0.1}, {"busy", 0.9, 0.1}, {"queueing", 1.3, 0.25}} {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			compare(t, askMock(t, bin, tt.load), tt.apart)
+			late := watchTimers(t)
+			seen := askMock(t, bin, tt.load)
+			compare(t, seen, tt.apart, late())
 		})
 	}
 }
 
 // compare has a simulated engine serve what the mock has served.
-func compare(t *testing.T, seen []turnSeen, apart float64) {
+func compare(t *testing.T, seen []turnSeen, apart, late float64) {
 	t.Helper()
 	requests := make([]Request, len(seen))
 	for i, s := range seen {
@@ -84,11 +89,14 @@ func compare(t *testing.T, seen []turnSeen, apart float64) {
 		work := mocked.Work(float64(j.Prompt-j.cached), float64(j.Output))
 		ours.load, ours.cached = append(ours.load, meter.arrive(j.reached, work)), append(ours.cached, float64(j.cached))
 	}
-	t.Logf("%d requests; mean load %.2f and %.2f, cached %.0f and %.0f tokens, TTFT %.3f and %.3f s, end to end %.3f and %.3f s", len(seen),
+	t.Logf("timers %.1f ms late; %d requests; mean load %.2f and %.2f, cached %.0f and %.0f tokens, TTFT %.3f and %.3f s, end to end %.3f and %.3f s", 1000*late, len(seen),
 		mean(mock.load), mean(ours.load), mean(mock.cached), mean(ours.cached),
 		mean(mock.ttft), mean(ours.ttft), mean(mock.endToEnd), mean(ours.endToEnd))
 	within(t, "load that requests meet", mean(ours.load), mean(mock.load), 0.05)
 	within(t, "tokens cached", mean(ours.cached), mean(mock.cached), 0.05)
+	if late > mostLate {
+		t.Skip("this machine is too busy to say how long requests take")
+	}
 	for _, x := range []struct {
 		what       string
 		ours, mock []float64
@@ -97,6 +105,34 @@ func compare(t *testing.T, seen []turnSeen, apart float64) {
 		if d, most := distance(x.ours, x.mock), chance(len(x.ours), len(x.mock)); d > most {
 			t.Errorf("%s: the distributions are %.3f apart, want at most %.3f", x.what, d, most)
 		}
+	}
+}
+
+// mostLate is how late timers may be in the mean, seconds, for times to be judged by.
+const mostLate = 0.003
+
+// watchTimers measures how late timers are until the result is asked for.
+func watchTimers(t *testing.T) (mean func() float64) {
+	done, result := make(chan struct{}), make(chan float64)
+	go func() {
+		sum, n := 0.0, 0.0
+		for {
+			due := time.Now().Add(5 * time.Millisecond)
+			select {
+			case <-time.After(time.Until(due)):
+				sum += time.Since(due).Seconds()
+				n++
+			case <-done:
+				result <- sum / n
+				return
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return func() float64 {
+		close(done)
+		return <-result
 	}
 }
 
