@@ -30,7 +30,7 @@ func TestTablesHaveCaps(t *testing.T) {
 		"models":       {"models: [m]", "models: [m, " + many(maxListed, "m%d, ") + "]", "models: 257 entries are too many"},
 		"points":       {"ttft: 200ms", "ttft: {" + many(maxCurvePoints+1, "%d%%: 1s, ") + "}", "profile.ttft: 65 entries are too many"},
 		"headers":      {"{model: m}", "{model: m, headers: {" + many(maxRuleHeaders+1, "h%d: v, ") + "}}", "match.headers: 17 entries are too many"},
-		"affinity":     {"- name: chat", "- name: chat\n    affinity: [" + many(maxAffinityKeys+1, "'header:h%d', ") + "]", "affinity: 17 entries are too many"},
+		"affinity":     {"- name: chat", "- name: chat\n    affinity: [" + many(maxAffinityKeys+1, "'header:h%d', ") + "]", "affinity: 33 entries are too many"},
 		"metric names": {"models: [m]", "models: [m]\n    metrics: {names: {waiting: [" + many(maxMetricNames+1, "q%d, ") + "]}}", "metrics.names.waiting: 17 entries are too many"},
 		"rules": {
 			"{model: m}", "{hosts: [" + many(200, "h%d, ") + "], models: [" + many(11, "m%d, ") + "]}",

@@ -42,15 +42,28 @@ const (
 var defaultReference = fleet.Tokens{Prompt: 1000, Output: 200}
 
 // defaultAffinity goes from what names one conversation to what names its owner;
-// the fingerprint is last because unlike conversations may share it.
+// the fingerprint is last because unlike conversations may share it. Which client
+// sends what, docs/FLEET.md says.
 var defaultAffinity = []fleet.AffinityKey{
 	{Kind: fleet.AffinityHeader, Name: "x-session-id"},
+	{Kind: fleet.AffinityHeader, Name: "session-id"}, // Codex
+	{Kind: fleet.AffinityHeader, Name: "session_id"}, // Codex, before
+	{Kind: fleet.AffinityHeader, Name: "x-claude-code-session-id"},
+	{Kind: fleet.AffinityHeader, Name: "x-opencode-session"},
+	{Kind: fleet.AffinityHeader, Name: "x-session-affinity"}, // opencode, to others than its own service
+	{Kind: fleet.AffinityHeader, Name: "x-openwebui-chat-id"},
 	{Kind: fleet.AffinityHeader, Name: "x-conversation-id"},
-	{Kind: fleet.AffinityHeader, Name: "session_id"}, // coding agents
+	{Kind: fleet.AffinityHeader, Name: "x-litellm-session-id"},
+	{Kind: fleet.AffinityHeader, Name: "x-litellm-trace-id"},
+	{Kind: fleet.AffinityHeader, Name: "x-dynamo-session-id"},
 	{Kind: fleet.AffinityBody, Name: "conversation"}, // OpenAI's Responses API
 	{Kind: fleet.AffinityBody, Name: "prompt_cache_key"},
-	{Kind: fleet.AffinityBody, Name: "session_id"},
-	{Kind: fleet.AffinityBody, Name: "metadata.user_id"}, // Anthropic's Messages API: agents put a session in it
+	{Kind: fleet.AffinityBody, Name: "session_id"},        // vLLM, SGLang
+	{Kind: fleet.AffinityBody, Name: "session_params.id"}, // SGLang
+	{Kind: fleet.AffinityBody, Name: "litellm_session_id"},
+	{Kind: fleet.AffinityBody, Name: "metadata.session_id"}, // LiteLLM
+	{Kind: fleet.AffinityBody, Name: "metadata.user_id"},    // Anthropic's Messages API: agents put a session in it
+	{Kind: fleet.AffinityBody, Name: "safety_identifier"},   // OpenAI's successor of user
 	{Kind: fleet.AffinityBody, Name: "user"},
 	{Kind: fleet.AffinityFingerprint},
 }
@@ -72,7 +85,7 @@ const (
 	maxCurvePoints  = 64
 	maxListed       = 256 // models, labels, capabilities, regions, hosts
 	maxRuleHeaders  = 16
-	maxAffinityKeys = 16
+	maxAffinityKeys = 32
 	maxMetricNames  = 16  // of one field
 	maxNameLength   = 63  // names become part of Envoy's cluster and node names
 	maxTextLength   = 512 // model names, header values, paths
