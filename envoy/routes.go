@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -138,7 +137,7 @@ func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, more map[string]a
 func routeMetadata(c *fleet.ViewClass, more map[string]any) *corev3.Metadata {
 	keys := make([]any, len(c.Affinity))
 	for i, k := range c.Affinity {
-		keys[i] = strings.TrimSuffix(string(k.Kind)+":"+k.Name, ":")
+		keys[i] = k.String()
 	}
 	values := map[string]any{priorityKey: c.Priority, affinityKey: keys}
 	maps.Copy(values, more)

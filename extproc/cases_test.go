@@ -3,14 +3,13 @@ package extproc
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"weir/fleet"
 )
 
 const cases = "../../shared/cases"
@@ -24,62 +23,40 @@ func caseFile(t *testing.T, parts ...string) []byte {
 	return data
 }
 
-// casesTable serves the models of the cases, with keys as a fleet would have them.
-func casesTable() *Table {
-	affinity := []fleet.AffinityKey{
-		{Kind: fleet.AffinityHeader, Name: "x-session-id"},
-		{Kind: fleet.AffinityBody, Name: "conversation"},
-		{Kind: fleet.AffinityBody, Name: "metadata.user_id"},
-		{Kind: fleet.AffinityBody, Name: "prompt_cache_key"},
-		{Kind: fleet.AffinityFingerprint},
-		{Kind: fleet.AffinityBody, Name: "user"},
-	}
-	v := &fleet.View{BodyLimit: 32 << 20}
-	for _, model := range []string{"m1", "e", "claude-x"} {
-		v.Routes = append(v.Routes, fleet.ViewRoute{Class: fleet.ClassID(model), Rule: fleet.Rule{Model: model}})
-		v.Classes = append(v.Classes, fleet.ViewClass{
-			ID: fleet.ClassID(model), Admitted: 1, Affinity: affinity,
-			Pools: []fleet.ViewPool{viewPool("a", 1, 3)},
-		})
-	}
-	return NewTable(v)
-}
-
 func TestSharedBodies(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		file, encoding string
-		want           string
-		from           origin
+		want, source   string
 	}{
-		{"big-int-seed.json", "", "m1: admitted", fromFingerprint},
-		{"body-1.2m.json", "", "m1: admitted", fromFingerprint},
-		{"body-64k.json", "", "m1: admitted", fromFingerprint},
-		{"content-null.json", "", "m1: admitted", fromNowhere},
-		{"conversation-object.json", "", "m1: admitted", fromBody},
-		{"conversation-string.json", "", "m1: admitted", fromBody},
-		{"deep-nesting-10k.json", "", "none: 400", fromNowhere},
-		{"dup-key-model.json", "", "none: 400", fromNowhere},
-		{"empty-body.bin", "", "none: 400", fromNowhere},
-		{"invalid-utf8.bin", "", "m1: admitted", fromFingerprint},
-		{"metadata-user-id-claude.json", "", "m1: admitted", fromBody},
-		{"missing-model.json", "", "none: 400", fromNowhere},
-		{"model-null.json", "", "none: 400", fromNowhere},
-		{"ok.gz", "gzip", "m1: admitted", fromBody},
-		{"ok.zst", "zstd", "m1: admitted", fromBody},
-		{"prompt-array-of-tokens.json", "", "m1: admitted", fromFingerprint},
-		{"top-level-array.json", "", "none: 400", fromNowhere},
-		{"truncated.json", "", "none: 400", fromNowhere},
-		{"user-object.json", "", "m1: admitted", fromFingerprint},
+		{"big-int-seed.json", "", "chat: admitted", "fingerprint"},
+		{"body-1.2m.json", "", "chat: admitted", "fingerprint"},
+		{"body-64k.json", "", "chat: admitted", "fingerprint"},
+		{"content-null.json", "", "chat: admitted", "random"},
+		{"conversation-object.json", "", "chat: admitted", "body:conversation"},
+		{"conversation-string.json", "", "chat: admitted", "body:conversation"},
+		{"deep-nesting-10k.json", "", "none: 400", "random"},
+		{"dup-key-model.json", "", "none: 400", "random"},
+		{"empty-body.bin", "", "none: 400", "random"},
+		{"invalid-utf8.bin", "", "chat: admitted", "body:user"},
+		{"metadata-user-id-claude.json", "", "chat: admitted", "body:metadata.user_id"},
+		{"missing-model.json", "", "none: 400", "random"},
+		{"model-null.json", "", "none: 400", "random"},
+		{"ok.gz", "gzip", "chat: admitted", "body:prompt_cache_key"},
+		{"ok.zst", "zstd", "chat: admitted", "body:prompt_cache_key"},
+		{"prompt-array-of-tokens.json", "", "chat: admitted", "fingerprint"},
+		{"top-level-array.json", "", "none: 400", "random"},
+		{"truncated.json", "", "none: 400", "random"},
+		{"user-object.json", "", "chat: admitted", "body:user"},
 	}
-	table := casesTable()
+	table := usualTable(t)
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
 			t.Parallel()
 			h := headOf(post("/v1/chat/completions", "content-encoding: "+tt.encoding))
 			got := decideOn(table, h, string(caseFile(t, "bodies", tt.file)))
-			if say(got) != tt.want || got.key.from != tt.from {
-				t.Errorf("got %s with model %q, key from %d; want %s, %d", say(got), got.model, got.key.from, tt.want, tt.from)
+			if source := table.sources[got.key.source]; say(got) != tt.want || source != tt.source {
+				t.Errorf("got %s with model %q, key from %s; want %s, %s", say(got), got.model, source, tt.want, tt.source)
 			}
 		})
 	}
@@ -87,7 +64,7 @@ func TestSharedBodies(t *testing.T) {
 
 func TestSharedBodiesOfOneConversation(t *testing.T) {
 	t.Parallel()
-	table := casesTable()
+	table := usualTable(t)
 	key := func(file string) affinity {
 		return decideOn(table, headOf(post("/")), string(caseFile(t, "bodies", file))).key
 	}
@@ -100,6 +77,19 @@ func TestSharedBodiesOfOneConversation(t *testing.T) {
 	}
 }
 
+// clientSources is what names the conversation in each request that a client's
+// library sent, if it is not the fingerprint.
+var clientSources = map[string]string{
+	"anthropic-python/001-POST-v1_messages.http":      "body:metadata.user_id",
+	"openai-node/001-POST-v1_chat_completions.http":   "body:prompt_cache_key",
+	"openai-python/002-POST-v1_chat_completions.http": "body:prompt_cache_key",
+	"openai-python/005-POST-v1_chat_completions.http": "header:x-session-id",
+	"openai-python/006-POST-v1_embeddings.http":       "body:user",
+	"openai-python/007-POST-v1_responses.http":        "body:prompt_cache_key",
+	"openai-python/009-POST-v1_responses.http":        "body:conversation",
+	"openai-python/010-POST-v1_responses.http":        "body:conversation",
+}
+
 // Requests as clients' libraries send them are read.
 func TestSharedClients(t *testing.T) {
 	t.Parallel()
@@ -107,32 +97,40 @@ func TestSharedClients(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Skipf("the shared cases are not here: %d files, %v", len(files), err)
 	}
-	table := casesTable()
+	table := usualTable(t)
 	for _, file := range files {
-		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
+		name := filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file)
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			raw := caseFile(t, strings.TrimPrefix(file, cases))
-			r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
-			if err != nil {
-				t.Fatal(err)
+			h, body := sharedClient(t, file)
+			d := decideOn(table, h, body)
+			source, want := table.sources[d.key.source], cmp.Or(clientSources[name], "fingerprint")
+			if say(d) != "chat: admitted" || source != want {
+				t.Errorf("got %s with model %q, key from %s; want it from %s", say(d), d.model, source, want)
 			}
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var lines []string
-			for name, values := range r.Header {
-				lines = append(lines, strings.ToLower(name)+": "+values[0])
-			}
-			h := headOf(request(r.Method, r.URL.Path, lines...))
-			d := decideOn(table, h, string(body))
-			if d.refusal != nil || d.key.from == fromNowhere {
-				t.Errorf("got %s with model %q, key from %d", say(d), d.model, d.key.from)
-			}
-			again := r.Header.Get("x-stainless-retry-count")
+			again, _ := h.value(retryCount)
 			if got, want := h.clientRetry(), again != "" && again != "0"; got != want {
 				t.Errorf("a client's retry: %v, want %v", got, want)
 			}
 		})
 	}
+}
+
+// sharedClient reads a request that was captured.
+func sharedClient(t *testing.T, file string) (*head, string) {
+	t.Helper()
+	raw := caseFile(t, strings.TrimPrefix(file, cases))
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for name, values := range r.Header {
+		lines = append(lines, strings.ToLower(name)+": "+values[0])
+	}
+	return headOf(request(r.Method, r.URL.Path, lines...)), string(body)
 }

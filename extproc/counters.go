@@ -28,18 +28,12 @@ type Counters struct {
 	// NoRoom counts those that went where they belong, nothing better being there.
 	NoRoom atomic.Uint64
 
-	// Where the keys of requests that belong to a class came from.
-	KeyHeader, KeyBody, KeyFingerprint, KeyRandom atomic.Uint64
-
 	// Why a body told no model, whatever was done about it.
 	ContentType, Encoding, TooLarge, Syntax, NotObject, NoModel, Duplicate, Case, TooMany, Length, Budget atomic.Uint64
 }
 
 func (c *Counters) count(d *decision, unread error) {
 	c.ofDecision(d).Add(1)
-	if d.class != nil {
-		c.ofKey(d.key.from).Add(1)
-	}
 	switch d.detour {
 	case elsewhere:
 		c.ToAnotherEngine.Add(1)
@@ -70,19 +64,6 @@ func (c *Counters) ofDecision(d *decision) *atomic.Uint64 {
 		return &c.Busy
 	default:
 		return &c.Unreadable
-	}
-}
-
-func (c *Counters) ofKey(from origin) *atomic.Uint64 {
-	switch from {
-	case fromHeader:
-		return &c.KeyHeader
-	case fromBody:
-		return &c.KeyBody
-	case fromFingerprint:
-		return &c.KeyFingerprint
-	default:
-		return &c.KeyRandom
 	}
 }
 

@@ -51,7 +51,7 @@ func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 		d.refusal = shed(d.key.hash)
 	default:
 		var first *engine
-		first, d.detour = t.place(&s, d.key.from != fromNowhere)
+		first, d.detour = t.place(&s, d.key.source != 0)
 		d.choice = s.choice(first)
 	}
 	return d

@@ -102,8 +102,8 @@ func TestKeyWithoutModel(t *testing.T) {
 	t.Parallel()
 	table := routed([]fleet.AffinityKey{{Kind: fleet.AffinityBody, Name: "user"}}, fleet.Rule{Path: "/"})
 	d := decideOn(table, headOf(post("/")), `{"user":"u"}`)
-	if want := (affinity{hashOfName([]byte("u")), fromBody}); d.key != want {
-		t.Errorf("got %+v, want %+v", d.key, want)
+	if source := table.sources[d.key.source]; d.key.hash != hashOfName([]byte("u")) || source != "body:user" {
+		t.Errorf("got %x from %s, want the hash of u from body:user", d.key.hash, source)
 	}
 }
 
@@ -118,24 +118,24 @@ func TestKeyOrder(t *testing.T) {
 		order []fleet.AffinityKey
 		line  string
 		body  string
-		want  origin
+		want  string
 	}{
-		{"header first", []fleet.AffinityKey{header, user, fingerprint}, "x-session: s", body, fromHeader},
-		{"body first", []fleet.AffinityKey{user, header, fingerprint}, "x-session: s", body, fromBody},
-		{"fingerprint first", []fleet.AffinityKey{fingerprint, header, user}, "x-session: s", body, fromFingerprint},
-		{"no header", []fleet.AffinityKey{header, user, fingerprint}, "x: y", body, fromBody},
-		{"empty header", []fleet.AffinityKey{header, fingerprint}, "x-session: ", body, fromFingerprint},
-		{"the header last", []fleet.AffinityKey{user, fingerprint, header}, "x-session: s", `{"model":"m"}`, fromHeader},
-		{"nothing there", []fleet.AffinityKey{header, user, fingerprint}, "x: y", `{"model":"m"}`, fromNowhere},
-		{"nothing configured", nil, "x-session: s", body, fromNowhere},
-		{"unknown kind", []fleet.AffinityKey{{Kind: "cookie"}, user}, "x: y", body, fromBody},
+		{"header first", []fleet.AffinityKey{header, user, fingerprint}, "x-session: s", body, "header:x-session"},
+		{"body first", []fleet.AffinityKey{user, header, fingerprint}, "x-session: s", body, "body:user"},
+		{"fingerprint first", []fleet.AffinityKey{fingerprint, header, user}, "x-session: s", body, "fingerprint"},
+		{"no header", []fleet.AffinityKey{header, user, fingerprint}, "x: y", body, "body:user"},
+		{"empty header", []fleet.AffinityKey{header, fingerprint}, "x-session: ", body, "fingerprint"},
+		{"the header last", []fleet.AffinityKey{user, fingerprint, header}, "x-session: s", `{"model":"m"}`, "header:x-session"},
+		{"nothing there", []fleet.AffinityKey{header, user, fingerprint}, "x: y", `{"model":"m"}`, "random"},
+		{"nothing configured", nil, "x-session: s", body, "random"},
+		{"unknown kind", []fleet.AffinityKey{{Kind: "cookie"}, user}, "x: y", body, "body:user"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			table := routed(tt.order, fleet.Rule{Model: "m"})
-			if d := decideOn(table, headOf(post("/", tt.line)), tt.body); d.key.from != tt.want {
-				t.Errorf("got %d, want %d", d.key.from, tt.want)
+			if d := decideOn(table, headOf(post("/", tt.line)), tt.body); table.sources[d.key.source] != tt.want {
+				t.Errorf("got %s, want %s", table.sources[d.key.source], tt.want)
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func TestOneTextOneKey(t *testing.T) {
 		}
 		header := key(fleet.AffinityHeader, "x: "+name, `{"model":"m"}`)
 		body := key(fleet.AffinityBody, "y: z", `{"x":"`+name+`","model":"m"}`)
-		if header.hash != body.hash || header.from == body.from {
+		if header.hash != body.hash || header.source == 0 || body.source == 0 {
 			t.Errorf("header gives %+v, body %+v", header, body)
 		}
 	})

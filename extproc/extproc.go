@@ -48,6 +48,7 @@ type Server struct {
 	bodies   budget
 	moves    moves
 	counters Counters
+	keys     keyCounters
 	deciding prometheus.Histogram
 	log      *zap.Logger
 }
@@ -55,7 +56,7 @@ type Server struct {
 // New returns a server without a table.
 func New(log *zap.Logger) *Server {
 	s := &Server{
-		health: health.NewServer(), deciding: newDeciding(), log: log,
+		health: health.NewServer(), keys: newKeyCounters(), deciding: newDeciding(), log: log,
 		bodies: budget{limit: DefaultBudget, began: time.Now()},
 	}
 	s.ledger.classes, s.ledger.engines = map[fleet.ClassID]*tally{}, map[fleet.EngineID]*liveEngine{}
@@ -109,6 +110,7 @@ func (s *Server) swapAt(t *Table, now time.Time) {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	s.ledger.adopt(t, now)
+	t.keys = s.keys.of(t.sources)
 	if old := s.table.Load(); old != nil {
 		s.moves.compare(old, t)
 	}
@@ -329,6 +331,7 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 	d := x.table.decide(&x.head, f, err, rand.Uint64())
 	s.counters.count(&d, err)
 	if d.class != nil {
+		x.table.keys[d.key.source].Inc()
 		d.class.tally.arrive(&d, x.head.clientRetry())
 	}
 	body := x.body
@@ -336,7 +339,7 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 	if d.refusal != nil {
 		return refuse(d.refusal)
 	}
-	if d.key.from != fromNowhere {
+	if d.key.source != 0 {
 		s.moves.note(d.class.id, d.key.hash)
 	}
 	x.tally, x.pick = d.class.tally, d.choice.first().live

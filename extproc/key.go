@@ -3,77 +3,123 @@ package extproc
 import (
 	"bytes"
 	"math/bits"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"weir/fleet"
 )
 
-// origin says where an affinity key was found.
-type origin int
+// source is one place that may name the conversation.
+type source struct {
+	kind   fleet.AffinityKind
+	header string
+	field  int // of wanted.fields
+	index  int // of Table.sources
+}
 
-const (
-	fromNowhere origin = iota // a random key
-	fromHeader
-	fromBody
-	fromFingerprint
-)
+// randomSource is how a key is called that nothing named.
+const randomSource = "random"
+
+func (t *Table) newSource(k fleet.AffinityKey) source {
+	s := source{kind: k.Kind, index: t.addSource(k.String())}
+	switch k.Kind {
+	case fleet.AffinityHeader:
+		s.header = k.Name
+	case fleet.AffinityBody:
+		s.field = t.wanted.add(k.Name)
+	case fleet.AffinityFingerprint:
+		t.wanted.fingerprint = true
+	}
+	return s
+}
+
+func (t *Table) addSource(name string) int {
+	i := slices.Index(t.sources, name)
+	if i < 0 {
+		i = len(t.sources)
+		t.sources = append(t.sources, name)
+	}
+	return i
+}
 
 // affinity is the hashed name of a conversation. The name itself is not kept.
 type affinity struct {
-	hash uint64
-	from origin
+	hash   uint64
+	source int // of Table.sources
 }
 
 // needsBody says whether the body may name the conversation before a header does.
-func (c *class) needsBody(h *head) bool {
-	for _, s := range c.affinity {
-		if s.kind != fleet.AffinityHeader {
-			return true
-		}
-		if value, _ := h.value(s.header); value != "" {
-			return false
-		}
-	}
-	return false
-}
+func (c *class) needsBody(h *head) bool { return c.headers.first(h) > c.headers.others }
 
 // keyOf returns the key by the first of the class's sources that exists, else a
 // random one. One name gives one key, whether a header or the body says it.
 func (c *class) keyOf(h *head, f *facts, random uint64) affinity {
-	for _, s := range c.affinity {
-		switch s.kind {
-		case fleet.AffinityHeader:
-			if value, _ := h.value(s.header); value != "" {
-				return affinity{hashOfName([]byte(value)), fromHeader}
-			}
-		case fleet.AffinityBody:
-			if hash := f.name(s.field); hash != 0 {
-				return affinity{hash, fromBody}
-			}
-		case fleet.AffinityFingerprint:
-			if f.fingerprint != 0 {
-				return affinity{f.fingerprint, fromFingerprint}
-			}
+	first := c.headers.first(h)
+	for i, s := range c.affinity {
+		hash := uint64(0)
+		switch {
+		case i == first:
+			value, _ := h.value(s.header)
+			hash = hashOfText(value)
+		case s.kind == fleet.AffinityBody:
+			hash = f.name(s.field)
+		case s.kind == fleet.AffinityFingerprint:
+			hash = f.fingerprint
+		}
+		if hash != 0 {
+			return affinity{hash, s.index}
 		}
 	}
-	return affinity{random, fromNowhere}
+	return affinity{hash: random}
 }
 
 // userID is the field in which an Anthropic client names its user; some put the
-// session behind sessionMark there.
-const userID = "metadata.user_id"
+// session there, behind sessionMark or in a JSON object under sessionName.
+const (
+	userID      = "metadata.user_id"
+	sessionName = `"session_id"`
+)
 
 var sessionMark = []byte("_session_")
 
 // conversation returns the part of a body field that names the conversation.
 func conversation(path string, value []byte) []byte {
-	if path == userID {
-		if i := bytes.LastIndex(value, sessionMark); i >= 0 {
-			return value[i+len(sessionMark):]
-		}
+	if path != userID {
+		return value
+	}
+	if session, ok := sessionIn(value); ok {
+		return session
+	}
+	if i := bytes.LastIndex(value, sessionMark); i >= 0 {
+		return value[i+len(sessionMark):]
 	}
 	return value
+}
+
+// maxInner bounds a JSON object that is sent as a string, in bytes.
+const maxInner = 4 << 10
+
+// sessionIn returns the session of a JSON object, if it is one that names it.
+func sessionIn(text []byte) ([]byte, bool) {
+	if len(text) > maxInner || !bytes.HasPrefix(text, []byte("{")) {
+		return nil, false
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true))
+	_, _ = dec.ReadToken() // the brace
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadValue()
+		if found := string(name) == sessionName && dec.PeekKind() == '"'; err != nil || !found {
+			if err != nil || dec.SkipValue() != nil {
+				return nil, false
+			}
+			continue
+		}
+		session, err := dec.ReadValue()
+		return bytes.Trim(session, `"`), err == nil && len(session) > len(`""`)
+	}
+	return nil, false
 }
 
 // nameSeed keeps the hashes of names apart from those of texts and of engines.
@@ -81,6 +127,9 @@ const nameSeed = 0x5765_6972_6e61_6d65
 
 // hashOfName hashes a conversation's name.
 func hashOfName(name []byte) uint64 { return mix(xxhash.Sum64(name) ^ nameSeed) }
+
+// hashOfText is hashOfName of a text.
+func hashOfText(name string) uint64 { return mix(xxhash.Sum64String(name) ^ nameSeed) }
 
 // hashOf hashes the ID of a thing of some kind.
 func hashOf(kind, id string) uint64 { return xxhash.Sum64String(kind + "/" + id) }

@@ -17,6 +17,7 @@ func (s *Server) RegisterMetrics(r prometheus.Registerer) error {
 		s.counters.register(r),
 		s.registerSelection(r),
 		r.Register(s.deciding),
+		r.Register(s.keys.counted),
 		r.Register(inFlight{s}),
 		r.Register(prometheus.NewGaugeFunc(held, func() float64 { return float64(s.bodies.held()) })),
 		r.Register(prometheus.NewGaugeFunc(serving, func() float64 {
@@ -49,12 +50,6 @@ func (c *Counters) register(r prometheus.Registerer) error {
 			{"passed_through", &c.PassedThrough},
 			{"no_table", &c.NoTable},
 			{"undecided", &c.Undecided},
-		}),
-		family(r, "keys", "Affinity keys of requests that belong to a class, by where they came from.", "source", []label{
-			{"header", &c.KeyHeader},
-			{"body", &c.KeyBody},
-			{"fingerprint", &c.KeyFingerprint},
-			{"random", &c.KeyRandom},
 		}),
 		family(r, "bodies_unread", "Requests whose body told no model, by the reason.", "reason", []label{
 			{"content_type", &c.ContentType},

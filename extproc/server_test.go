@@ -14,6 +14,7 @@ import (
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap/zaptest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -194,8 +195,8 @@ func TestAdmitFromTheBody(t *testing.T) {
 	}
 	c.end()
 	eventually(t, "nothing in flight", func() bool { return openAt(s, fleet.EngineID(pick)) == 0 })
-	if n := s.Counters().KeyBody.Load(); n != 1 {
-		t.Errorf("keys from bodies: %d, want 1", n)
+	if n := testutil.ToFloat64(s.keys.counted.WithLabelValues("body", "body:conversation")); n != 1 {
+		t.Errorf("keys from body:conversation: %v, want 1", n)
 	}
 }
 

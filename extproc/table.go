@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/fleet"
 )
 
@@ -19,8 +21,10 @@ type Table struct {
 	bodyLimit  int64 // bytes
 	classes    []*class
 	pools      []*pool
-	clock      *atomic.Int64 // Unix seconds, near enough
-	diverted   *diverted     // nil: diversions are not remembered
+	clock      *atomic.Int64        // Unix seconds, near enough
+	diverted   *diverted            // nil: diversions are not remembered
+	sources    []string             // of affinity keys, as the fleet file writes them; the first: none of them
+	keys       []prometheus.Counter // of each source; the server's that it decides for
 }
 
 // class is a traffic class with all that a decision needs, hashes included.
@@ -29,15 +33,9 @@ type class struct {
 	admitted float64
 	salt     uint64 // of admission, so that it is independent of the choice of an engine
 	affinity []source
+	headers  headerSources
 	pools    []share // those that have engines to give traffic to
 	tally    *tally
-}
-
-// source is one place that may name the conversation.
-type source struct {
-	kind   fleet.AffinityKind
-	header string
-	field  int // of wanted.fields
 }
 
 // share is what the plan gives a class of a pool.
@@ -69,7 +67,7 @@ type engine struct {
 // NewTable makes a table of what a front-end is told. Engines that are known to
 // be unready, or that drain, are left out.
 func NewTable(v *fleet.View) *Table {
-	t := &Table{bodyLimit: v.BodyLimit, clock: &atomic.Int64{}}
+	t := &Table{bodyLimit: v.BodyLimit, sources: []string{randomSource}, clock: &atomic.Int64{}}
 	classes := make(map[fleet.ClassID]*class, len(v.Classes))
 	pools := map[fleet.PoolID]*pool{}
 	for i := range v.Classes {
@@ -94,6 +92,7 @@ func (t *Table) newClass(v *fleet.ViewClass, pools map[fleet.PoolID]*pool) *clas
 	for _, k := range v.Affinity {
 		c.affinity = append(c.affinity, t.newSource(k))
 	}
+	c.headers = newHeaderSources(c.affinity)
 	for i := range v.Pools {
 		weight := float64(v.Pools[i].Weight)
 		if weight == 0 {
@@ -106,19 +105,6 @@ func (t *Table) newClass(v *fleet.ViewClass, pools map[fleet.PoolID]*pool) *clas
 	// The heaviest first: most others then need no logarithm to be ranked behind.
 	slices.SortStableFunc(c.pools, func(a, b share) int { return cmp.Compare(b.weight, a.weight) })
 	return c
-}
-
-func (t *Table) newSource(k fleet.AffinityKey) source {
-	s := source{kind: k.Kind}
-	switch k.Kind {
-	case fleet.AffinityHeader:
-		s.header = k.Name
-	case fleet.AffinityBody:
-		s.field = t.wanted.add(k.Name)
-	case fleet.AffinityFingerprint:
-		t.wanted.fingerprint = true
-	}
-	return s
 }
 
 // poolOf returns a pool that another class has already, if that one sees the same

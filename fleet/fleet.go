@@ -144,6 +144,14 @@ type AffinityKey struct {
 	Name string // header name in lower case, or dotted body path; empty for a fingerprint
 }
 
+// String writes the key as the fleet file does.
+func (k AffinityKey) String() string {
+	if k.Name == "" {
+		return string(k.Kind)
+	}
+	return string(k.Kind) + ":" + k.Name
+}
+
 // Link is the way from one front-end to one pool.
 type Link struct {
 	FrontEnd FrontEndID
