@@ -16,6 +16,7 @@ func (r *reader) classes(n node) {
 	for i, item := range n.someOf(maxClasses) {
 		r.class(item, i)
 	}
+	r.residency()
 }
 
 func (r *reader) class(n node, i int) {

@@ -31,7 +31,7 @@ var stripped = []string{"x-weir-", "x-gateway-destination-endpoint"}
 type placedRule struct {
 	fleet.Rule
 	class fleet.ClassID
-	at    position
+	node  node
 }
 
 // match reads the rules of a class.
@@ -49,7 +49,7 @@ func (r *reader) match(n node, class fleet.ClassID, aliases []alias) []fleet.Rul
 		}
 		for _, rule := range rules {
 			r.reachable(item, rule)
-			r.rules = append(r.rules, placedRule{rule, class, item.at})
+			r.rules = append(r.rules, placedRule{rule, class, item})
 		}
 		out = append(out, rules...)
 	}
@@ -59,10 +59,14 @@ func (r *reader) match(n node, class fleet.ClassID, aliases []alias) []fleet.Rul
 // rules reads one entry of match: a rule for each pair of its hosts and models, and
 // for their aliases.
 func (n node) rules(aliases []alias) []fleet.Rule {
-	m := n.mapping("host", "hosts", "path", "pathPrefix", "headers", "model", "models")
+	m := n.mapping("host", "hosts", "path", "pathPrefix", "headers", "model", "models", "tools", "vision", "contextOver")
 	var common fleet.Rule
 	common.Path, common.Exact = m.urlPath()
 	common.Headers = headerRules(m.at("headers"))
+	common.Body = fleet.BodyRule{
+		Tools: m.at("tools").mark(), Vision: m.at("vision").mark(),
+		ContextOver: m.at("contextOver").integer(0, 1, maxTokens),
+	}
 	var out []fleet.Rule
 	hosts := distinct(m.oneOrMore("host", "hosts"), hostName)
 	models := texts(m.oneOrMore("model", "models"))
@@ -141,7 +145,7 @@ func (r *reader) reachable(n node, rule fleet.Rule) {
 		if covers(earlier.Rule, rule) {
 			n.wrong("remove it, or move it before the wider rule",
 				"the rule for %s is never reached: the rule of class %q at %s takes all its requests",
-				describe(rule), earlier.class, earlier.at)
+				describe(rule), earlier.class, earlier.node.at)
 			return
 		}
 	}
@@ -156,7 +160,8 @@ func covers(a, b fleet.Rule) bool {
 	headers := !slices.ContainsFunc(a.Headers, func(h fleet.HeaderRule) bool { return !slices.Contains(b.Headers, h) })
 	return path && headers &&
 		(a.Host == "" || a.Host == b.Host) &&
-		(a.Model == "" || a.Model == b.Model)
+		(a.Model == "" || a.Model == b.Model) &&
+		(!a.Body.Tools || b.Body.Tools) && (!a.Body.Vision || b.Body.Vision) && a.Body.ContextOver <= b.Body.ContextOver
 }
 
 func describe(r fleet.Rule) string {
@@ -169,6 +174,7 @@ func describe(r fleet.Rule) string {
 	for _, h := range r.Headers {
 		parts = append(parts, fmt.Sprintf("header %s: %s", h.Name, h.Value))
 	}
+	parts = append(parts, describeBody(r.Body)...)
 	if len(parts) == 0 {
 		return "everything"
 	}

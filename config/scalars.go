@@ -97,6 +97,17 @@ func (m mapping) oneOrMore(one, more string) []node {
 	return several.someOf(maxListed)
 }
 
+// mark reads a demand that is made or left out: what "false" asks for, nobody would
+// agree on.
+func (n node) mark() bool {
+	return scalar(n, false, func(s string) (bool, *mistake) {
+		if s != "true" {
+			return false, mistakef("write true or leave it out", "%q is not known", s)
+		}
+		return true, nil
+	})
+}
+
 // labels reads a mapping of free keys to texts.
 func (n node) labels() map[string]string {
 	entries := n.entries(maxListed)

@@ -27,6 +27,7 @@ func example() *fleet.View {
 			{Class: "chat", Rule: fleet.Rule{Model: "large"}},
 			{Class: "batch", Rule: fleet.Rule{Host: "batch.example.com", Path: "/v1/", Headers: []fleet.HeaderRule{{Name: "x-tier", Value: "low"}}}},
 			{Class: "empty", Rule: fleet.Rule{Path: "/v1/embeddings", Exact: true, Model: "small"}},
+			{Class: "batch", Rule: fleet.Rule{Model: "small", Body: fleet.BodyRule{Tools: true, Vision: true, ContextOver: 32000}}},
 		},
 		Classes: []fleet.ViewClass{
 			{
@@ -145,6 +146,10 @@ func anyRule(t *rapid.T) fleet.Rule {
 	r.Exact = r.Path != "" && rapid.Bool().Draw(t, "exact")
 	if rapid.Bool().Draw(t, "header") {
 		r.Headers = []fleet.HeaderRule{{Name: "x-tier", Value: "gold"}}
+	}
+	r.Body = fleet.BodyRule{
+		Tools: rapid.Bool().Draw(t, "tools"), Vision: rapid.Bool().Draw(t, "vision"),
+		ContextOver: rapid.SampledFrom([]int{0, 1, 32000, 100_000_000}).Draw(t, "context"),
 	}
 	return r
 }

@@ -136,12 +136,28 @@ func decodeHeader(h *routev3.HeaderMatcher, r *fleet.Rule) error {
 		r.Host = host
 		return err
 	case h.Name == HeaderAdmitted: // of the route of an alias
+	case h.Name == HeaderFeatures || h.Name == HeaderContext:
+		return decodeBodyRule(h, &r.Body)
 	case value == "":
 		return fmt.Errorf("header %q: only an exact value can be matched", h.Name)
 	case h.Name == HeaderModel:
 		r.Model = value
 	default:
 		r.Headers = append(r.Headers, fleet.HeaderRule{Name: h.Name, Value: value})
+	}
+	return nil
+}
+
+func decodeBodyRule(h *routev3.HeaderMatcher, r *fleet.BodyRule) error {
+	switch word := h.GetStringMatch().GetContains(); {
+	case h.Name == HeaderContext && h.GetRangeMatch().GetStart() > 1:
+		r.ContextOver = int(h.GetRangeMatch().GetStart()) - 1
+	case word == FeatureTools:
+		r.Tools = true
+	case word == FeatureVision:
+		r.Vision = true
+	default:
+		return fmt.Errorf("header %q: %q is not known", h.Name, word)
 	}
 	return nil
 }

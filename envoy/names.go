@@ -28,8 +28,16 @@ const (
 	HeaderAdmitted = "x-weir-admitted" // present: a live weir-extproc let the request in
 	HeaderPick     = "x-weir-pick"     // base64 of "ip:port": the first choice
 	HeaderAffinity = "x-weir-affinity" // the hashed affinity key, Maglev's input
+	HeaderFeatures = "x-weir-features" // what the body asks for: FeatureTools, FeatureVision
+	HeaderContext  = "x-weir-context"  // tokens of the prompt, estimated
 	// HeaderGateway is the routing header of another protocol, stripped as well.
 	HeaderGateway = "x-gateway-destination-endpoint"
+)
+
+// Words of [HeaderFeatures]. None is part of another.
+const (
+	FeatureTools  = "tools"
+	FeatureVision = "vision"
 )
 
 // Names of resources, metadata and runtime keys.

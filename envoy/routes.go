@@ -3,6 +3,7 @@ package envoy
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -92,7 +93,32 @@ func encodeRule(r fleet.Rule) *routev3.RouteMatch {
 	if r.Model != "" {
 		m.Headers = append(m.Headers, headerMatch(HeaderModel, exact(r.Model)))
 	}
+	m.Headers = append(m.Headers, encodeBodyRule(r.Body)...)
 	return m
+}
+
+// encodeBodyRule matches what weir-extproc says of the body. Clients cannot say it.
+func encodeBodyRule(r fleet.BodyRule) []*routev3.HeaderMatcher {
+	var out []*routev3.HeaderMatcher
+	for _, f := range []struct {
+		word string
+		want bool
+	}{{FeatureTools, r.Tools}, {FeatureVision, r.Vision}} {
+		if f.want {
+			out = append(out, headerMatch(HeaderFeatures, &envoymatcherv3.StringMatcher{
+				MatchPattern: &envoymatcherv3.StringMatcher_Contains{Contains: f.word},
+			}))
+		}
+	}
+	if r.ContextOver > 0 {
+		out = append(out, &routev3.HeaderMatcher{
+			Name: HeaderContext,
+			HeaderMatchSpecifier: &routev3.HeaderMatcher_RangeMatch{
+				RangeMatch: &typev3.Int64Range{Start: int64(r.ContextOver) + 1, End: math.MaxInt64},
+			},
+		})
+	}
+	return out
 }
 
 func headerMatch(name string, value *envoymatcherv3.StringMatcher) *routev3.HeaderMatcher {

@@ -105,10 +105,22 @@ type Rule struct {
 	Headers []HeaderRule
 	Model   string // the model named in the request
 	As      string // what engines call that model; empty: the same
+	Body    BodyRule
 }
 
 // EngineModel is the rule's model as engines call it.
 func (r *Rule) EngineModel() string { return cmp.Or(r.As, r.Model) }
+
+// BodyRule is what a request's body must say beside the model. Envoy knows it from
+// weir-extproc alone: a rule with one takes nothing while that is dead.
+type BodyRule struct {
+	Tools       bool // it offers tools
+	Vision      bool // it holds an image
+	ContextOver int  // tokens, as estimated from its text, that the prompt must exceed; 0: any
+}
+
+// Any says whether the rule asks for anything.
+func (r BodyRule) Any() bool { return r != BodyRule{} }
 
 // HeaderRule matches a request header by its exact value. Names are lower case.
 type HeaderRule struct{ Name, Value string }

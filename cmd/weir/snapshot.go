@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -170,6 +171,15 @@ func describeRule(r fleet.Rule) string {
 		add("header "+h.Name, h.Value)
 	}
 	add("model", r.Model)
+	if r.Body.Tools {
+		parts = append(parts, "tools")
+	}
+	if r.Body.Vision {
+		parts = append(parts, "vision")
+	}
+	if r.Body.ContextOver > 0 {
+		add("contextOver", strconv.Itoa(r.Body.ContextOver))
+	}
 	return strings.Join(parts, " ")
 }
 
