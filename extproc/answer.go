@@ -39,6 +39,7 @@ func admit(d *decision) reply {
 	if fitsHeader(d.model) {
 		headers = append(headers, header(envoy.HeaderModel, []byte(d.model)))
 	}
+	headers = append(headers, d.features.headers()...)
 	return reply{
 		common: &extprocv3.CommonResponse{
 			HeaderMutation:  &extprocv3.HeaderMutation{SetHeaders: headers},
@@ -52,6 +53,23 @@ func admit(d *decision) reply {
 func (r reply) withBody(body []byte) reply {
 	r.common.BodyMutation = &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}
 	return r
+}
+
+// headers tell Envoy what rules may ask of the body.
+func (f *features) headers() []*corev3.HeaderValueOption {
+	var out []*corev3.HeaderValueOption
+	switch {
+	case f.tools && f.vision:
+		out = append(out, header(envoy.HeaderFeatures, []byte(envoy.FeatureTools+","+envoy.FeatureVision)))
+	case f.tools:
+		out = append(out, header(envoy.HeaderFeatures, []byte(envoy.FeatureTools)))
+	case f.vision:
+		out = append(out, header(envoy.HeaderFeatures, []byte(envoy.FeatureVision)))
+	}
+	if n := f.context(); n > 0 {
+		out = append(out, header(envoy.HeaderContext, strconv.AppendInt(nil, int64(n), 10)))
+	}
+	return out
 }
 
 func header(name string, value []byte) *corev3.HeaderValueOption {

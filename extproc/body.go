@@ -17,6 +17,7 @@ type facts struct {
 	at          span     // of the model, in a body that is not compressed
 	names       []uint64 // of conversations, by wanted field
 	fingerprint uint64
+	features    features
 }
 
 // span is a part of a body, in bytes from its start.
@@ -33,6 +34,7 @@ func (f *facts) name(field int) uint64 {
 // be valid and to repeat no key, and holds no more than one string at a time.
 type parser struct {
 	dec    *jsontext.Decoder
+	inner  *jsontext.Decoder // of values that dec has read whole
 	wanted *wanted
 	facts  facts
 	print  fingerprint
@@ -40,8 +42,8 @@ type parser struct {
 	ended  func() error // not nil: nobody waits any more
 	steps  int
 
-	unescaped int // bytes of strings whose escapes were read
-	models    int // keys of the body that are "model" in any case
+	written int // bytes of the strings that were read, as they are written
+	models  int // keys of the body that are "model" in any case
 }
 
 // read returns what is wanted of a JSON body. A body without a model still
@@ -58,6 +60,9 @@ func (w *wanted) read(ctx context.Context, body io.Reader) (facts, error) {
 	}
 	if w.fingerprint {
 		p.facts.fingerprint = p.print.sum(p.facts.model)
+	}
+	if !w.features {
+		p.facts.features = features{}
 	}
 	switch {
 	case p.facts.model == "":
@@ -107,8 +112,11 @@ func (p *parser) topLevel(name []byte) error {
 	if f := p.wanted.tree.under[string(name)]; f != nil {
 		return p.field(f)
 	}
-	if part, ok := fingerprintParts[string(name)]; ok && p.wanted.fingerprint {
+	if part, ok := fingerprintParts[string(name)]; ok && (p.wanted.fingerprint || p.wanted.features) {
 		return p.part(part)
+	}
+	if p.wanted.features && (string(name) == "tools" || string(name) == "functions") {
+		return p.tools()
 	}
 	return p.skip()
 }
@@ -233,7 +241,7 @@ func (p *parser) string() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.unescaped += len(raw); p.unescaped > maxUnescaped {
+	if p.written += len(raw) - len(`""`); p.written > maxUnescaped {
 		return raw[1 : len(raw)-1], nil
 	}
 	return p.unescape(raw), nil

@@ -11,12 +11,14 @@ type decision struct {
 	choice  choice
 	detour  detour
 	refusal *refusal // nil: it is let in
+
+	features features // zero: not read, or of no interest
 }
 
 // decide says where a request belongs and whether it may enter, from its headers,
 // what was read of its body and why no more was (nil: nothing more was needed).
 func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
-	d := decision{model: f.model}
+	d := decision{model: f.model, features: f.features}
 	switch {
 	case harmful(unread):
 		d.refusal = badRequest(unread)
@@ -28,7 +30,7 @@ func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 	if d.refusal != nil {
 		return d
 	}
-	if r := t.routeOf(h, f.model); r != nil {
+	if r := t.routeOf(h, &f); r != nil {
 		d.class, d.as = r.class, r.rule.As
 	}
 	if d.class == nil && f.model == "" {

@@ -58,7 +58,7 @@ func (p *parser) part(part int) error {
 	return p.array(func() error {
 		switch {
 		case userSpoke:
-			return p.skip()
+			return p.rest(ofText)
 		case p.dec.PeekKind() == '{':
 			var err error
 			userSpoke, err = p.turn(part)
@@ -82,7 +82,7 @@ func (p *parser) turn(part int) (userSpeaks bool, err error) {
 			role = string(value)
 			return err
 		}
-		return p.skip()
+		return p.rest(meaningOf(name))
 	})
 	switch {
 	case said == 0: // no words
@@ -109,15 +109,25 @@ func (p *parser) words(hash *uint64) error {
 			return p.value(hash)
 		})
 	}
-	return p.skip()
+	return p.rest(ofText)
 }
 
 // partOfText adds a member of a content part to a hash. Marks that clients move
 // from turn to turn do not count.
 func (p *parser) partOfText(name []byte, hash *uint64) error {
-	switch string(name) {
-	case "type", "cache_control":
-		return p.skip()
+	what, isText := meaningOf(name), p.dec.PeekKind() == '"'
+	switch {
+	case what == ofKind && isText:
+		kind, err := p.name()
+		p.facts.features.kind(kind)
+		return err
+	case what == ofKind, string(name) == "cache_control":
+		return p.rest(what)
+	case what == ofData && isText:
+		text := p.facts.features.text
+		err := p.value(hash)
+		p.facts.features.text = text
+		return err
 	}
 	return p.value(hash)
 }
@@ -125,11 +135,16 @@ func (p *parser) partOfText(name []byte, hash *uint64) error {
 // value adds any value to a hash.
 func (p *parser) value(hash *uint64) error {
 	if p.dec.PeekKind() == '"' {
+		before := p.written
 		text, err := p.string()
 		*hash = combine(*hash, xxhash.Sum64(text))
+		p.facts.features.text += p.written - before
 		return err
 	}
 	raw, err := p.dec.ReadValue()
 	*hash = combine(*hash, xxhash.Sum64(raw))
-	return err
+	if err != nil {
+		return err
+	}
+	return p.weighRaw(raw)
 }

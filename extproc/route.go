@@ -92,7 +92,7 @@ func (h *head) clientRetry() bool {
 	return ok && n != "" && n != "0"
 }
 
-// matches evaluates all of a rule but its model.
+// matches evaluates all of a rule but what it asks of the body.
 func (r *route) matches(h *head) bool {
 	return onHost(r.rule.Host, h.host) && r.onPath(h.path) && r.onHeaders(h)
 }
@@ -132,10 +132,10 @@ func isPort(s string) bool {
 
 // routeOf returns the first route that matches, nil for none. An empty model is one
 // that is not known: it matches the rules that name none.
-func (t *Table) routeOf(h *head, model string) *route {
+func (t *Table) routeOf(h *head, f *facts) *route {
 	for i := range t.routes {
 		r := &t.routes[i]
-		if (r.rule.Model == "" || r.rule.Model == model) && r.matches(h) {
+		if (r.rule.Model == "" || r.rule.Model == f.model) && f.features.meet(&r.rule.Body) && r.matches(h) {
 			return r
 		}
 	}
@@ -143,14 +143,14 @@ func (t *Table) routeOf(h *head, model string) *route {
 }
 
 // classOf returns the class of the first route that matches, nil for none.
-func (t *Table) classOf(h *head, model string) *class {
-	if r := t.routeOf(h, model); r != nil {
+func (t *Table) classOf(h *head, f *facts) *class {
+	if r := t.routeOf(h, f); r != nil {
 		return r.class
 	}
 	return nil
 }
 
-// candidate returns the first route that matches for some model, nil for none.
+// candidate returns the first route that matches for some body, nil for none.
 func (t *Table) candidate(h *head) *route {
 	for i := range t.routes {
 		if t.routes[i].matches(h) {
@@ -163,8 +163,11 @@ func (t *Table) candidate(h *head) *route {
 // headersDecide says whether the class does not depend on the body.
 func (t *Table) headersDecide(h *head) bool {
 	r := t.candidate(h)
-	return r != nil && r.rule.Model == ""
+	return r != nil && r.byHeaders()
 }
+
+// byHeaders says whether the rule asks for nothing of the body.
+func (r *route) byHeaders() bool { return r.rule.Model == "" && !r.rule.Body.Any() }
 
 // need is what must be read to decide about a request.
 type need int
@@ -176,18 +179,18 @@ const (
 )
 
 // need says what a request with these headers needs. The headers decide the class
-// where the first candidate asks for no model.
+// where the first candidate asks for nothing of the body.
 func (t *Table) need(h *head) need {
 	if h.connects() {
 		return nothing
 	}
 	if h.bodyless {
-		if t.classOf(h, "") == nil {
+		if t.classOf(h, &facts{}) == nil {
 			return nothing
 		}
 		return theHeaders
 	}
-	if r := t.candidate(h); r == nil || r.rule.Model != "" || r.class.needsBody(h) {
+	if r := t.candidate(h); r == nil || !r.byHeaders() || r.class.needsBody(h) {
 		return theBody
 	}
 	return theHeaders

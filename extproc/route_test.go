@@ -61,7 +61,7 @@ func TestRuleMatches(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := routed(nil, tt.rule).classOf(headOf(tt.head), "") != nil; got != tt.want {
+			if got := routed(nil, tt.rule).classOf(headOf(tt.head), &facts{}) != nil; got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
@@ -97,7 +97,7 @@ func TestFirstMatchDecides(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got := ""
-		if c := table.classOf(headOf(post(tt.path)), tt.model); c != nil {
+		if c := table.classOf(headOf(post(tt.path)), &facts{model: tt.model}); c != nil {
 			got = string(c.id)
 		}
 		if got != tt.want {
@@ -118,6 +118,10 @@ func TestNeed(t *testing.T) {
 		head     *extprocv3.HttpHeaders
 		want     need
 	}{
+		{"tools", nil, []fleet.Rule{{Path: "/v1", Body: fleet.BodyRule{Tools: true}}, byPath}, post("/v1"), theBody},
+		{"tools after", nil, []fleet.Rule{byPath, {Path: "/v1", Body: fleet.BodyRule{Tools: true}}}, post("/v1"), theHeaders},
+		{"GET and tools first", nil, []fleet.Rule{{Path: "/v1", Body: fleet.BodyRule{ContextOver: 1}}, byPath}, request("GET", "/v1"), theHeaders},
+		{"GET and tools", nil, []fleet.Rule{{Path: "/v1", Body: fleet.BodyRule{Vision: true}}}, request("GET", "/v1"), nothing},
 		{"a model", nil, []fleet.Rule{byModel}, post("/v1"), theBody},
 		{"a model first", nil, []fleet.Rule{byModel, byPath}, post("/v1"), theBody},
 		{"a model after", nil, []fleet.Rule{byPath, byModel}, post("/v1"), theHeaders},

@@ -80,6 +80,7 @@ func NewTable(v *fleet.View) *Table {
 			classes[r.Class] = c
 		}
 		t.routes = append(t.routes, route{r.Rule, c})
+		t.wanted.features = t.wanted.features || r.Rule.Body.Any()
 	}
 	t.unreadable = classes[v.Unreadable]
 	return t

@@ -8,6 +8,7 @@ type wanted struct {
 	tree        field
 	fields      int
 	fingerprint bool
+	features    bool
 }
 
 // field is a place in a body, in the tree of all dotted paths that are wanted.
