@@ -3,9 +3,7 @@ package extproc
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -31,16 +29,14 @@ func (f *facts) name(field int) uint64 {
 }
 
 // parser reads one body. It goes through all of it, so that the body is known to
-// be valid and to repeat no key, and holds no more than one string at a time.
+// be valid and to repeat no key.
 type parser struct {
-	dec    *jsontext.Decoder
-	inner  *jsontext.Decoder // of values that dec has read whole
+	scan   scanner
+	inner  scanner // of values that scan has read whole
 	wanted *wanted
 	facts  facts
 	print  fingerprint
-	text   []byte       // of the last string that had escapes
-	ended  func() error // not nil: nobody waits any more
-	steps  int
+	text   []byte // of the last string that had escapes
 
 	written int // bytes of the strings that were read, as they are written
 	models  int // keys of the body that are "model" in any case
@@ -48,15 +44,14 @@ type parser struct {
 
 // read returns what is wanted of a JSON body. A body without a model still
 // tells the rest.
-func (w *wanted) read(ctx context.Context, body io.Reader) (facts, error) {
+func (w *wanted) read(ctx context.Context, body []byte) (facts, error) {
 	p := parser{
-		ended:  ctx.Err,
-		dec:    jsontext.NewDecoder(body, jsontext.AllowInvalidUTF8(true)),
+		scan:   scanner{text: body, gone: ctx.Err},
 		wanted: w,
 		facts:  facts{names: make([]uint64, w.fields)},
 	}
 	if err := p.body(); err != nil {
-		return facts{}, plain(err)
+		return facts{}, err
 	}
 	if w.fingerprint {
 		p.facts.fingerprint = p.print.sum(p.facts.model)
@@ -73,33 +68,20 @@ func (w *wanted) read(ctx context.Context, body io.Reader) (facts, error) {
 	return p.facts, nil
 }
 
-// plain words a parser's error without quoting the body.
-func plain(err error) error {
-	var syntax *jsontext.SyntacticError
-	switch {
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return errDuplicate
-	case errors.As(err, &syntax):
-		return fmt.Errorf("%w at byte %d", errSyntax, syntax.ByteOffset)
-	case errors.Is(err, errNotObject):
-		return errNotObject
-	case errors.Is(err, errGone):
-		return errGone
-	}
-	return errSyntax
-}
+// otherValues are what values begin with that are no object.
+const otherValues = `["-0123456789tfn`
 
 func (p *parser) body() error {
-	if k := p.dec.PeekKind(); k != '{' && k != jsontext.KindInvalid {
+	if first := p.scan.peek(); strings.IndexByte(otherValues, first) >= 0 {
 		return errNotObject
 	}
 	if err := p.object(p.topLevel); err != nil {
 		return err
 	}
-	if _, err := p.dec.ReadToken(); err != io.EOF {
-		return errSyntax // something follows the object
+	if p.scan.peek(); p.scan.at < len(p.scan.text) { // something follows the object
+		p.scan.fail(p.scan.at)
 	}
-	return nil
+	return p.scan.err
 }
 
 func (p *parser) topLevel(name []byte) error {
@@ -118,26 +100,25 @@ func (p *parser) topLevel(name []byte) error {
 	if p.wanted.features && (string(name) == "tools" || string(name) == "functions") {
 		return p.tools()
 	}
-	return p.skip()
+	return p.scan.skip()
 }
 
 func (p *parser) model() error {
-	if p.dec.PeekKind() != '"' {
-		return p.skip()
+	if p.scan.peek() != '"' {
+		return p.scan.skip()
 	}
-	raw, err := p.dec.ReadValue()
+	raw, err := p.scan.raw()
 	if err != nil {
 		return err
 	}
 	p.facts.model = string(p.unescape(raw))
-	end := p.dec.InputOffset()
-	p.facts.at = span{end - int64(len(raw)), end}
+	p.facts.at = span{int64(p.scan.at - len(raw)), int64(p.scan.at)}
 	return nil
 }
 
 // field reads a value that names the conversation, or has members that do.
 func (p *parser) field(f *field) error {
-	switch p.dec.PeekKind() {
+	switch p.scan.peek() {
 	case '"':
 		value, err := p.string()
 		if value = conversation(f.path, value); err == nil && len(value) > 0 {
@@ -149,84 +130,42 @@ func (p *parser) field(f *field) error {
 			if next := f.under[string(name)]; next != nil {
 				return p.field(next)
 			}
-			return p.skip()
+			return p.scan.skip()
 		})
 	}
-	return p.skip()
+	return p.scan.skip()
 }
 
 // object reads the object that is next; member reads the value behind each name.
 // The name is good until then.
 func (p *parser) object(member func(name []byte) error) error {
-	if _, err := p.dec.ReadToken(); err != nil {
-		return err
-	}
-	for p.dec.PeekKind() != '}' {
-		name, err := p.name()
-		if err == nil {
-			err = member(name)
+	fresh := p.scan.begin()
+	for ; p.scan.more(fresh); fresh = false {
+		name := p.scan.name()
+		if p.scan.err != nil {
+			return p.scan.err
 		}
-		if err == nil {
-			err = p.step()
-		}
-		if err != nil {
+		if err := member(name); err != nil {
 			return err
 		}
 	}
-	_, err := p.dec.ReadToken()
-	return err
+	return p.scan.err
 }
 
 // array reads the array that is next; element reads each value.
 func (p *parser) array(element func() error) error {
-	if _, err := p.dec.ReadToken(); err != nil {
-		return err
-	}
-	for p.dec.PeekKind() != ']' {
-		err := element()
-		if err == nil {
-			err = p.step()
-		}
-		if err != nil {
+	fresh := p.scan.begin()
+	for ; p.scan.more(fresh); fresh = false {
+		if err := element(); err != nil {
 			return err
 		}
 	}
-	_, err := p.dec.ReadToken()
-	return err
+	return p.scan.err
 }
 
-// skip goes over the value that is next.
-func (p *parser) skip() error {
-	depth := p.dec.StackDepth()
-	if k := p.dec.PeekKind(); k != '{' && k != '[' {
-		return p.dec.SkipValue()
-	}
-	for {
-		if _, err := p.dec.ReadToken(); err != nil {
-			return err
-		}
-		if p.dec.StackDepth() <= depth {
-			return nil
-		}
-		if err := p.step(); err != nil {
-			return err
-		}
-	}
-}
-
-// step ends the reading of a body that nobody waits for. It looks but once in a
-// while.
-func (p *parser) step() error {
-	if p.steps++; p.steps%1024 == 0 && p.ended() != nil {
-		return errGone
-	}
-	return nil
-}
-
-// name reads the string that is next, which is a name. It is good until the next
-// read.
+// name reads the string that is next, which is short. It is good until the next read.
 func (p *parser) name() ([]byte, error) {
-	raw, err := p.dec.ReadValue()
+	raw, err := p.scan.raw()
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +176,7 @@ func (p *parser) name() ([]byte, error) {
 // say, of those beyond the bound, how they are written. It is good until the next
 // read.
 func (p *parser) string() ([]byte, error) {
-	raw, err := p.dec.ReadValue()
+	raw, err := p.scan.raw()
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +191,7 @@ func (p *parser) unescape(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 || len(raw) > maxNameBytes {
 		return raw[1 : len(raw)-1]
 	}
-	// The decoder has accepted the string, so that an error can only be one of
+	// The scanner has accepted the string, so that an error can only be one of
 	// UTF-8, which is let pass.
 	p.text, _ = jsontext.AppendUnquote(p.text[:0], raw)
 	return p.text

@@ -1,12 +1,6 @@
 package extproc
 
-import (
-	"bytes"
-
-	"github.com/go-json-experiment/json/jsontext"
-
-	"weir/fleet"
-)
+import "weir/fleet"
 
 // bytesPerToken is how many bytes of text, as they stand in the JSON, are taken for
 // a token. English has about four, code three.
@@ -58,85 +52,73 @@ func (f *features) kind(name []byte) {
 // rest goes over a value of the prompt that the fingerprint does not need.
 func (p *parser) rest(what meaning) error {
 	if p.wanted.features {
-		return p.weigh(p.dec, what)
+		return p.weigh(&p.scan, what)
 	}
-	return p.skip()
+	return p.scan.skip()
 }
 
 // weigh goes over the value that is next and notes its features.
-func (p *parser) weigh(dec *jsontext.Decoder, what meaning) error {
-	depth := dec.StackDepth()
-	for {
-		var err error
-		switch dec.PeekKind() {
-		case '"':
-			what, err = p.weighText(dec, what)
-		case '{', '[', '}', ']':
-			what = ofText
-			_, err = dec.ReadToken()
-		case '0':
-			p.facts.features.tokens++
-			fallthrough
-		default:
-			err = dec.SkipValue()
+func (p *parser) weigh(s *scanner, what meaning) error {
+	depth := len(s.levels)
+	fresh := p.weighOne(s, what)
+	for len(s.levels) > depth && s.err == nil {
+		if !s.more(fresh) {
+			fresh = false
+			continue
 		}
-		if err != nil || dec.StackDepth() <= depth {
-			return err
+		what = ofText
+		if s.inObject() {
+			what = meaningOf(s.name())
 		}
-		if err := p.step(); err != nil {
-			return err
-		}
+		fresh = p.weighOne(s, what)
 	}
+	return s.err
 }
 
-// weighText reads a string that is a name, which says what the next value is, or a
-// value.
-func (p *parser) weighText(dec *jsontext.Decoder, what meaning) (meaning, error) {
-	in, n := dec.StackIndex(dec.StackDepth())
-	raw, err := dec.ReadValue()
-	if err != nil {
-		return what, err
+// weighOne reads the value that is next, or its opening bracket.
+func (p *parser) weighOne(s *scanner, what meaning) (opened bool) {
+	first, from := s.peek(), s.at
+	if opened = s.begin(); opened || s.err != nil {
+		return opened
 	}
-	text := raw[1 : len(raw)-1]
-	switch {
-	case in == '{' && n%2 == 0:
-		return meaningOf(text), nil
-	case what == ofText:
-		p.facts.features.text += len(text)
-	case what == ofKind:
-		p.facts.features.kind(text)
+	switch text := s.text[from:s.at]; {
+	case first == '"' && what == ofText:
+		p.facts.features.text += len(text) - len(`""`)
+	case first == '"' && what == ofKind:
+		p.facts.features.kind(text[1 : len(text)-1])
+	case isNumber(first):
+		p.facts.features.tokens++
 	}
-	return what, nil
+	return false
 }
+
+func isNumber(first byte) bool { return first == '-' || '0' <= first && first <= '9' }
 
 // weighRaw notes the features of a value of another kind than text, that was read
 // whole.
-func (p *parser) weighRaw(raw jsontext.Value) error {
+func (p *parser) weighRaw(raw []byte) error {
 	switch {
 	case !p.wanted.features:
 		return nil
-	case raw.Kind() == '0':
+	case isNumber(raw[0]):
 		p.facts.features.tokens++
 		return nil
-	case p.inner == nil:
-		p.inner = jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowInvalidUTF8(true))
-	default:
-		p.inner.Reset(bytes.NewBuffer(raw), jsontext.AllowInvalidUTF8(true))
 	}
-	return p.weigh(p.inner, ofText)
+	p.inner = scanner{text: raw, gone: p.scan.gone, levels: p.inner.levels[:0], names: p.inner.names[:0]}
+	return p.weigh(&p.inner, ofText)
 }
 
 // tools reads a list of tools, which is part of the prompt. What its schemas say
 // of images is none.
 func (p *parser) tools() error {
-	if p.dec.PeekKind() != '[' {
-		return p.skip()
+	if p.scan.peek() != '[' {
+		return p.scan.skip()
 	}
 	f := &p.facts.features
 	vision := f.vision
 	err := p.array(func() error {
 		f.tools = true
-		return p.weigh(p.dec, ofText)
+		return p.weigh(&p.scan, ofText)
 	})
 	f.vision = vision
 	return err

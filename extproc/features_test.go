@@ -61,7 +61,7 @@ func TestFeatures(t *testing.T) {
 			t.Parallel()
 			for _, fingerprint := range []bool{false, true} {
 				w := wanted{features: true, fingerprint: fingerprint}
-				f, err := w.read(t.Context(), strings.NewReader(tt.body))
+				f, err := w.read(t.Context(), []byte(tt.body))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -88,12 +88,12 @@ func TestFeaturesAgainstAnOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := wanted{features: true, fingerprint: true}
-		got, err := w.read(t.Context(), strings.NewReader(string(body)))
+		got, err := w.read(t.Context(), body)
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
 		plain := wanted{fingerprint: true}
-		if same, _ := plain.read(t.Context(), strings.NewReader(string(body))); same.fingerprint != got.fingerprint || same.features != (features{}) {
+		if same, _ := plain.read(t.Context(), body); same.fingerprint != got.fingerprint || same.features != (features{}) {
 			t.Fatalf("%s: without features %+v, with them %+v", body, same, got)
 		}
 		var want features
@@ -214,7 +214,7 @@ func BenchmarkFeatures(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := w.read(b.Context(), strings.NewReader(body)); err != nil {
+				if _, err := w.read(b.Context(), []byte(body)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -51,7 +51,7 @@ func (p *parser) part(part int) error {
 	if part < partUser {
 		return p.words(&p.print[part])
 	}
-	if p.dec.PeekKind() != '[' {
+	if p.scan.peek() != '[' {
 		return p.words(&p.print[part])
 	}
 	userSpoke := false
@@ -59,7 +59,7 @@ func (p *parser) part(part int) error {
 		switch {
 		case userSpoke:
 			return p.rest(ofText)
-		case p.dec.PeekKind() == '{':
+		case p.scan.peek() == '{':
 			var err error
 			userSpoke, err = p.turn(part)
 			return err
@@ -77,7 +77,7 @@ func (p *parser) turn(part int) (userSpeaks bool, err error) {
 		switch {
 		case string(name) == "content":
 			return p.words(&said)
-		case string(name) == "role" && p.dec.PeekKind() == '"':
+		case string(name) == "role" && p.scan.peek() == '"':
 			value, err := p.string()
 			role = string(value)
 			return err
@@ -98,12 +98,12 @@ func (p *parser) turn(part int) (userSpeaks bool, err error) {
 // words adds a text to a hash: a string, or an array of parts that hold the like.
 // One text gives one hash in either form.
 func (p *parser) words(hash *uint64) error {
-	switch p.dec.PeekKind() {
+	switch p.scan.peek() {
 	case '"':
 		return p.value(hash)
 	case '[':
 		return p.array(func() error {
-			if p.dec.PeekKind() == '{' {
+			if p.scan.peek() == '{' {
 				return p.object(func(name []byte) error { return p.partOfText(name, hash) })
 			}
 			return p.value(hash)
@@ -115,7 +115,7 @@ func (p *parser) words(hash *uint64) error {
 // partOfText adds a member of a content part to a hash. Marks that clients move
 // from turn to turn do not count.
 func (p *parser) partOfText(name []byte, hash *uint64) error {
-	what, isText := meaningOf(name), p.dec.PeekKind() == '"'
+	what, isText := meaningOf(name), p.scan.peek() == '"'
 	switch {
 	case what == ofKind && isText:
 		kind, err := p.name()
@@ -134,14 +134,14 @@ func (p *parser) partOfText(name []byte, hash *uint64) error {
 
 // value adds any value to a hash.
 func (p *parser) value(hash *uint64) error {
-	if p.dec.PeekKind() == '"' {
+	if p.scan.peek() == '"' {
 		before := p.written
 		text, err := p.string()
 		*hash = combine(*hash, xxhash.Sum64(text))
 		p.facts.features.text += p.written - before
 		return err
 	}
-	raw, err := p.dec.ReadValue()
+	raw, err := p.scan.raw()
 	*hash = combine(*hash, xxhash.Sum64(raw))
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func (t *Table) read(ctx context.Context, h *head, body []byte) (facts, error) {
 				return facts{}, err
 			}
 		}
-		return t.wanted.read(ctx, bytes.NewBuffer(body)) // a Buffer is read without a copy
+		return t.wanted.read(ctx, body)
 	}
 	packed := bytes.NewReader(body)
 	from, err := inflate(encoding, packed)
@@ -71,11 +71,12 @@ func (t *Table) read(ctx context.Context, h *head, body []byte) (facts, error) {
 	}
 	defer from.Close()
 	src := &inflated{from: from, left: t.mayInflateTo(int64(len(body)))}
-	f, err := t.wanted.read(ctx, src)
-	switch {
-	case src.err != nil:
+	plain, _ := io.ReadAll(src)
+	if src.err != nil {
 		return facts{}, src.err
-	case err == nil && packed.Len() > 0: // something follows the compressed content
+	}
+	f, err := t.wanted.read(ctx, plain)
+	if err == nil && packed.Len() > 0 { // something follows the compressed content
 		return facts{}, errEncoding
 	}
 	return f, err
