@@ -95,16 +95,20 @@ type poolState struct {
 	weights  []float64 // nil: all alike
 	sum      float64   // of the weights
 	inFlight float64   // requests in all of it; less than 0: not known
-	spill    float64   // part of them that waits, 0–1; 0 if it is not known
+	waiting  float64   // of them, in queues that were told of
+	crowded  bool      // most of its engines have queues that are too long
+}
+
+// excess is the part of a crowded pool's requests that waits, 0–1; 0 if it is not known.
+func (s *poolState) excess() float64 {
+	if !s.crowded || s.inFlight <= 0 {
+		return 0
+	}
+	return min(1, s.waiting/s.inFlight)
 }
 
 // weights are those of the engines, nil where they weigh alike.
-func (p *pool) weights() []float64 {
-	if s := p.state.Load(); s != nil {
-		return s.weights
-	}
-	return nil
-}
+func (p *pool) weights() []float64 { return p.state.Load().weights }
 
 // share is the fair part of an engine in its pool's requests.
 func (s *poolState) share(e *engine) float64 {
@@ -122,19 +126,21 @@ func bound(fair float64) float64 {
 }
 
 // full says whether an engine has more than it should: it has told of a queue that is
-// too long, or has more requests than by chance. What is not known does not count.
+// too long, or has more requests than by chance. Where most queues are too long, only
+// one that is longer than the others' by more than chance counts: to move from one to
+// another would help nobody. What is not known does not count.
 // This process's own count of open requests alone would say nothing: it sees a small
 // part of the traffic.
 func (p *pool) full(e *engine) bool {
-	if e.live.waiting() > maxQueued {
+	s := p.state.Load()
+	share := s.share(e)
+	if waiting := e.live.waiting(); waiting > maxQueued && (!s.crowded || float64(waiting) > bound(share*s.waiting)) {
 		return true
 	}
-	s := p.state.Load()
-	if s == nil || s.inFlight < 0 {
+	if s.inFlight < 0 {
 		return false
 	}
 	n, known := e.live.inFlight()
-	share := s.share(e)
 	// The pool's sum may be a second old. In a burst it is taken again before anything
 	// is concluded.
 	return known && n > bound(share*s.inFlight) && n > bound(share*p.inFlight())
@@ -152,32 +158,29 @@ func (p *pool) inFlight() float64 {
 
 // refresh makes the pool's state of what is known of its engines.
 func (p *pool) refresh(now time.Time) {
-	s := &poolState{inFlight: -1}
-	var waiting, all float64
-	known, queues, alike := false, false, true
-	weights := make([]float64, len(p.engines))
+	s := &poolState{weights: make([]float64, len(p.engines)), inFlight: noLevel}
+	all, long, known, alike := 0.0, 0, false, true
 	for i := range p.engines {
 		live := p.engines[i].live
-		weights[i] = live.weight(now)
-		s.sum += weights[i]
-		alike = alike && weights[i] == weights[0]
+		s.weights[i] = live.weight(now)
+		s.sum += s.weights[i]
+		alike = alike && s.weights[i] == s.weights[0]
 		n, ok := live.inFlight()
 		all += n
 		known = known || ok
-		queues = queues || live.queued.Load() >= 0
-		waiting += float64(live.waiting())
+		waiting := live.waiting()
+		s.waiting += float64(waiting)
+		if waiting > maxQueued {
+			long++
+		}
 	}
 	if alike {
-		s.sum = float64(len(weights))
-	} else {
-		s.weights = weights
+		s.weights, s.sum = nil, float64(len(p.engines))
 	}
 	if known {
 		s.inFlight = all
 	}
-	if known && queues && waiting > 0 {
-		s.spill = min(1, waiting/all)
-	}
+	s.crowded = 2*long > len(p.engines)
 	p.state.Store(s)
 	for i := range p.engines {
 		if e := &p.engines[i]; p.full(e) {

@@ -1,10 +1,10 @@
 package extproc
 
 // Bounded load. A conversation belongs to the engine that its key ranks first. While
-// that one is full, it goes to the next in its ranking that is not; where the best of
-// its pool are all full, a part of the pool's conversations that is as large as its
-// queue goes to the best engine of the next pool. Its alternatives are few and its own,
-// so that no engine is overrun because it alone has room.
+// that one is full, it goes to the next in its ranking that is not. Of a pool most of
+// whose engines are full, a part as large as the part of its requests that waits goes
+// to the best engine of the next pool, and the rest stays. A key's alternatives are few
+// and its own, so that no engine is overrun because it alone has room.
 //
 // Once diverted it stays there, until its own engine has had room for a while: each
 // time that it moves, all of it is prefilled again. A replica that has not heard of the
@@ -29,7 +29,8 @@ const staysAway = 10 // seconds
 // conversation can be remembered.
 func (t *Table) place(s *selection, named bool) (*engine, detour) {
 	own, now := s.own, t.clock.Load()
-	full := s.home.full(own)
+	leaves := s.leaves()
+	full := leaves || s.home.full(own)
 	if full {
 		if own.live.full.Load() != now {
 			own.live.full.Store(now)
@@ -51,7 +52,7 @@ func (t *Table) place(s *selection, named bool) (*engine, detour) {
 		}
 		return own, direct
 	}
-	to := s.roomier()
+	to := s.roomier(leaves)
 	if to == nil {
 		return own, nowhere
 	}
@@ -95,21 +96,38 @@ func (s *selection) find(hash uint64) *engine {
 	return nil
 }
 
-// roomier returns the best engine for the key that is not full, nil if there is none.
-func (s *selection) roomier() *engine {
+// leaves says whether the key is of the part of its home's requests that is too many for
+// the pool: the same part for as long as it is as large.
+func (s *selection) leaves() bool {
+	excess := s.home.state.Load().excess()
+	return excess > 0 && unit(mix(mix(s.key)^s.home.hash)) < excess
+}
+
+// roomier returns the best engine for the key that is not full, of another pool if it
+// leaves its own; nil if there is none.
+func (s *selection) roomier(leaves bool) *engine {
+	if leaves {
+		if e := s.outside(); e != nil || !s.home.full(s.own) {
+			return e
+		}
+	}
 	for place := 1; place < s.best().n; place++ {
 		if e := s.engine(place); !s.home.full(e) {
 			return e
 		}
 	}
-	if state := s.home.state.Load(); state == nil || unit(mix(mix(s.key)^s.home.hash)) >= state.spill {
-		return nil
-	}
+	return nil
+}
+
+// outside returns the best engine for the key outside its home, nil if all are full.
+func (s *selection) outside() *engine {
 	for place := 1; place < s.pools.n; place++ {
-		if p := s.further(place); p.weight > noShare {
-			if e := p.pool.best(s.key); !p.pool.full(e) {
-				return e
-			}
+		p := s.further(place)
+		if p.weight == noShare || p.pool.state.Load().crowded {
+			continue
+		}
+		if e := p.pool.best(s.key); !p.pool.full(e) {
+			return e
 		}
 	}
 	return nil

@@ -158,6 +158,57 @@ func TestRaisedWeight(t *testing.T) {
 	checkShare(t, "moved", moved, keys, 3.0/11-2.0/10)
 }
 
+// One of twenty engines that weighs a tenth more: keys move only towards it, and as
+// many as must.
+func TestRaisedWeightOfAnEngine(t *testing.T) {
+	t.Parallel()
+	c := classWith(viewPool("a", 1, 20))
+	p := c.pools[0].pool
+	before := make([]int32, 0, keys)
+	shares := make([]int, 20)
+	eachKey(func(key uint64) {
+		before = append(before, int32(p.first(key)))
+		shares[p.first(key)]++
+	})
+	for i, n := range shares {
+		checkShare(t, string(p.engines[i].id), n, keys, 1.0/20)
+	}
+	weights := slices.Repeat([]float64{1 / 1.1}, 20)
+	weights[7] = 1
+	p.state.Store(&poolState{weights: weights, sum: 1 + 19/1.1, inFlight: noLevel})
+	moved, i := 0, 0
+	eachKey(func(key uint64) {
+		if now := p.first(key); now != int(before[i]) {
+			if moved++; now != 7 {
+				t.Fatalf("key %d moved to engine %d", key, now)
+			}
+		}
+		i++
+	})
+	checkShare(t, "moved", moved, keys, 1.1/20.1-1.0/20)
+}
+
+// The first of a pool is that of its whole ranking.
+func TestFirstIsTheFirst(t *testing.T) {
+	t.Parallel()
+	p := classWith(viewPool("a", 1, 50)).pools[0].pool
+	weights := slices.Repeat([]float64{1}, 50)
+	for i := range weights {
+		weights[i] = float64(1+i) / 50
+	}
+	for name, state := range map[string]*poolState{"alike": {sum: 50}, "unlike": {weights: weights, sum: 25.5}} {
+		p.state.Store(state)
+		eachKey(func(key uint64) {
+			if key%10 != 0 {
+				return
+			}
+			if r := p.rank(key); int(r.best[0]) != p.first(key) {
+				t.Fatalf("%s, key %d: %d and %d", name, key, p.first(key), r.best[0])
+			}
+		})
+	}
+}
+
 // What leaves moves only its own keys, to where a retry would have gone inside
 // the pool.
 func TestUnreadyEngine(t *testing.T) {
@@ -349,18 +400,5 @@ func TestChoiceIsStable(t *testing.T) {
 		if got := choice.first().id; got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
-	}
-}
-
-func TestChooseAllocatesNothing(t *testing.T) {
-	c := classWith(talk()...)
-	key := uint64(0)
-	if n := testing.AllocsPerRun(100, func() {
-		key++
-		if choice := c.choose(mix(key)); choice.n == 0 {
-			t.Error("no choice")
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
 	}
 }
