@@ -26,13 +26,13 @@ type liveEngine struct {
 	pool fleet.PoolID
 
 	open   atomic.Int64 // admitted requests that are open, whose first choice it was
-	told   atomic.Int64 // of these, how many the control plane was told last
 	others atomic.Int64 // requests in flight that are not ours, by the last levels; or noLevel
 	queued atomic.Int64 // requests that waited there, by the last levels; or noLevel
 	then   atomic.Int64 // our open requests that these levels know of
 	full   atomic.Int64 // when it was last found full, Unix seconds; 0: never
 
 	// The rest belongs to who holds the ledger's lock.
+	told    [2]int64  // how many were open when the control plane was told last, and the time before
 	serves  bool      // it may be given requests, by the table in force
 	since   time.Time // when it began to; zero: when everything began
 	seen    time.Time // when a table had it last
@@ -53,10 +53,17 @@ func (e *liveEngine) forget() {
 	e.health = fleet.Amount{}
 }
 
+// tell returns how many requests are open, for the control plane.
+func (e *liveEngine) tell() int64 {
+	e.told = [2]int64{max(0, e.open.Load()), e.told[0]}
+	return e.told[0]
+}
+
 // learn takes what the control plane says. Of our own requests it knows those that it
-// was told of.
+// was told of, last or, if that came too late for it, the time before: of the two the
+// more, lest requests that have ended be taken for others'.
 func (e *liveEngine) learn(l *fleet.EngineLevels) {
-	told := e.told.Load()
+	told := max(e.told[0], e.told[1])
 	e.then.Store(told)
 	e.queued.Store(count(l.Queued, 0))
 	e.others.Store(count(l.InFlight, told))
@@ -79,7 +86,7 @@ func (e *liveEngine) waiting() int64 {
 	if queued <= 0 {
 		return 0
 	}
-	return queued + max(0, e.open.Load()-e.then.Load())
+	return max(0, queued+e.open.Load()-e.then.Load())
 }
 
 // inFlight is how many requests the engine has, those of this moment from here among

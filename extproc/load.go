@@ -204,9 +204,7 @@ func (l *ledger) takeOpen() []fleet.EngineOpen {
 	defer l.mu.Unlock()
 	var out []fleet.EngineOpen
 	for id, e := range l.engines {
-		n := max(0, e.open.Load())
-		e.told.Store(n)
-		if n > 0 {
+		if n := e.tell(); n > 0 {
 			out = append(out, fleet.EngineOpen{Pool: e.pool, Engine: id, Open: uint64(n)})
 		}
 	}

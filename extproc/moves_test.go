@@ -58,7 +58,7 @@ func TestMovesOfNamedConversationsAlone(t *testing.T) {
 	v.Classes[0].Affinity = nil
 	for range 2 {
 		s.Swap(NewTable(v))
-		x := exchange{table: s.table.Load(), head: newHead(post("/"))}
+		x := exchange{table: s.table.Load(), head: *headOf(post("/"))}
 		s.settle(&x, facts{model: "small"}, nil)
 	}
 	if compared, _, _ := s.moves.counts(); compared != 0 {

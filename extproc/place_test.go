@@ -58,7 +58,7 @@ func (s *scene) pass(seconds int) {
 // begin lets a request in, and returns where it goes and what ends it.
 func (s *scene) begin(session string) (fleet.EngineID, func()) {
 	s.t.Helper()
-	x := exchange{table: s.Server.table.Load(), head: newHead(post("/", "x-session: "+session))}
+	x := exchange{table: s.Server.table.Load(), head: *headOf(post("/", "x-session: "+session))}
 	if s.settle(&x, facts{model: "small"}, nil); x.pick == nil {
 		s.t.Fatalf("%s is refused", session)
 	}
@@ -153,6 +153,37 @@ func TestOwnRequestsCountOnce(t *testing.T) {
 	s.begin(s.owned(e, 1)[0])
 	if n, _ := p.engines[0].live.inFlight(); n != 21 {
 		t.Errorf("%v in flight, want one more", n)
+	}
+}
+
+// Levels that do not know yet that our own requests have ended make no others of them.
+func TestOwnRequestsThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, viewPool("a", 1, 2))
+	e := s.pools[0].Engines[0].ID
+	var ends []func()
+	for _, name := range s.owned(e, 20) {
+		_, end := s.begin(name)
+		ends = append(ends, end)
+	}
+	s.Open()
+	for _, end := range ends {
+		end()
+	}
+	s.Open()
+	s.levels(func(_, engine int) fleet.EngineLevels { return level(0, float64(20*(1-engine))) })
+	p := s.Server.table.Load().pools[0]
+	if n, _ := p.engines[0].live.inFlight(); n != 0 || p.full(&p.engines[0]) {
+		t.Errorf("%v in flight, want none", n)
+	}
+	s.levels(func(_, engine int) fleet.EngineLevels { return level(float64(12*(1-engine)), float64(20*(1-engine))) })
+	if n := p.engines[0].live.waiting(); n != 0 || p.full(&p.engines[0]) {
+		t.Errorf("%v wait, though more have ended since than waited", n)
+	}
+	s.Open()
+	s.levels(func(_, engine int) fleet.EngineLevels { return level(0, float64(20*(1-engine))) })
+	if n, _ := p.engines[0].live.inFlight(); n != 20 {
+		t.Errorf("%v in flight, want the others'", n)
 	}
 }
 
@@ -482,7 +513,7 @@ func TestADrainedEngineGetsNothingNew(t *testing.T) {
 	s.table0()
 	moved := map[string]fleet.EngineID{}
 	for _, name := range append(names, others...) {
-		x := exchange{table: s.Server.table.Load(), head: newHead(post("/", "x-session: "+name))}
+		x := exchange{table: s.Server.table.Load(), head: *headOf(post("/", "x-session: "+name))}
 		d := x.table.decide(&x.head, facts{model: "small"}, nil, 0)
 		for _, e := range d.choice.engines[:d.choice.n] {
 			if e.id == drained {

@@ -62,7 +62,7 @@ type turn struct {
 
 // talkOf is a conversation.
 type talkOf struct {
-	name  int
+	head  head
 	left  int // turns
 	think float64
 	last  fleet.EngineID
@@ -190,7 +190,7 @@ func (s *simulation) talk(running float64) {
 	var begin func()
 	begin = func() {
 		name++
-		t := &talkOf{name: name, left: 1 + int(s.exponential(meanTurns-0.5)), think: meanThink}
+		t := &talkOf{head: *headOf(post("/", fmt.Sprint("x-session: ", name))), left: 1 + int(s.exponential(meanTurns-0.5)), think: meanThink}
 		s.ask(t)
 		s.after(s.exponential(meanTurns/rps), begin)
 	}
@@ -201,7 +201,7 @@ func (s *simulation) talk(running float64) {
 func (s *simulation) ask(t *talkOf) {
 	server := s.servers[s.random.IntN(len(s.servers))]
 	r := &turn{of: t, server: server, arrived: s.now}
-	r.exchange = exchange{table: server.table.Load(), head: newHead(post("/", fmt.Sprint("x-session: ", t.name)))}
+	r.exchange = exchange{table: server.table.Load(), head: t.head}
 	server.settle(&r.exchange, facts{model: "small"}, nil)
 	to := r.exchange.pick.id
 	s.turns++
@@ -266,7 +266,7 @@ func TestBoundedLoadKeepsConversations(t *testing.T) {
 		s := simulate(7, 12, viewPool("pool", 1, 20))
 		s.blind = blind
 		s.talk(twentyUsed)
-		r := s.warmed(10)
+		r := s.warmed(8)
 		engine, _, _ := s.detours()
 		return r, engine
 	}
@@ -291,7 +291,7 @@ func TestOneEngineBecomesSlow(t *testing.T) {
 		s.talk(0.9 * twentyUsed)
 		s.run(60)
 		s.engines[s.view.Classes[0].Pools[0].Engines[0].ID].slots = simulatedSlots / 8
-		return s.warmed(10)
+		return s.warmed(8)
 	}
 	bounded, blind := simulated(false), simulated(true)
 	t.Logf("bounded: %v; blind: %v", bounded, blind)
@@ -311,7 +311,7 @@ func TestAFullPoolSpills(t *testing.T) {
 		s := simulate(9, 12, viewPool("amber", 8_000_000, 10), viewPool("blue", 2_000_000, 10))
 		s.blind = blind
 		s.talk(1.2 / 0.8 * 10 * simulatedSlots)
-		r := s.warmed(10)
+		r := s.warmed(8)
 		_, other, _ := s.detours()
 		return r, float64(other) / float64(r.turns)
 	}

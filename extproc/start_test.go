@@ -40,7 +40,7 @@ func TestSlowStart(t *testing.T) {
 	joins := s.pools[0].Engines[9].ID
 	s.table0()
 	names := map[string]fleet.EngineID{}
-	for i := range 2000 {
+	for i := range 1000 {
 		name := fmt.Sprint("s-", i)
 		names[name] = s.ask(name)
 	}
