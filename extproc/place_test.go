@@ -41,7 +41,7 @@ func (s *scene) levels(of func(pool, engine int) fleet.EngineLevels) {
 	s.round++
 	l := &fleet.Levels{Round: s.round, Tick: 2 * time.Second}
 	for i := range s.pools {
-		l.Pools = append(l.Pools, levelsOf(&s.pools[i], func(j int) fleet.EngineLevels { return of(i, j) }))
+		l.Pools = append(l.Pools, engineAt(&s.pools[i], func(j int) fleet.EngineLevels { return of(i, j) }))
 	}
 	sortPools(l)
 	s.swapLevelsAt(l, 0, s.now)
@@ -86,7 +86,7 @@ func (s *scene) owned(e fleet.EngineID, n int) []string {
 	return found
 }
 
-func level(queued, inFlight float64) fleet.EngineLevels {
+func engineAt(queued, inFlight float64) fleet.EngineLevels {
 	return fleet.EngineLevels{Queued: fleet.Known(queued), InFlight: fleet.Known(inFlight)}
 }
 
@@ -102,20 +102,20 @@ func TestFull(t *testing.T) {
 	}{
 		"nothing known":                        {unknown, unknown, 0, false},
 		"nothing known, many from here":        {unknown, unknown, 100, false},
-		"idle":                                 {level(0, 0), level(0, 0), 0, false},
-		"the first requests of an idle pool":   {level(0, 0), level(0, 0), 5, false},
-		"a burst on an idle pool":              {level(0, 0), level(0, 0), 6, true},
-		"a burst on a busy pool":               {level(0, 25), level(0, 25), 15, false},
-		"a queue that passes":                  {level(4, 30), level(0, 30), 0, false},
-		"a queue":                              {level(6, 30), level(0, 30), 0, true},
+		"idle":                                 {engineAt(0, 0), engineAt(0, 0), 0, false},
+		"the first requests of an idle pool":   {engineAt(0, 0), engineAt(0, 0), 5, false},
+		"a burst on an idle pool":              {engineAt(0, 0), engineAt(0, 0), 6, true},
+		"a burst on a busy pool":               {engineAt(0, 25), engineAt(0, 25), 15, false},
+		"a queue that passes":                  {engineAt(4, 30), engineAt(0, 30), 0, false},
+		"a queue":                              {engineAt(6, 30), engineAt(0, 30), 0, true},
 		"a queue, and nothing else known":      {fleet.EngineLevels{Queued: fleet.Known(6)}, unknown, 0, true},
-		"a queue to which has come":            {level(2, 30), level(0, 30), 3, true},
-		"no queue to which has come":           {level(0, 30), level(0, 30), 5, false},
-		"queues everywhere":                    {level(9, 40), level(9, 40), 0, false},
-		"queues everywhere, one of them worse": {level(30, 60), level(9, 40), 0, true},
-		"within chance of its part":            {level(0, 49), level(0, 30), 0, false},
-		"beyond chance":                        {level(0, 56), level(0, 30), 0, true},
-		"beyond chance by what has begun":      {level(0, 49), level(0, 30), 9, true},
+		"a queue to which has come":            {engineAt(2, 30), engineAt(0, 30), 3, true},
+		"no queue to which has come":           {engineAt(0, 30), engineAt(0, 30), 5, false},
+		"queues everywhere":                    {engineAt(9, 40), engineAt(9, 40), 0, false},
+		"queues everywhere, one of them worse": {engineAt(30, 60), engineAt(9, 40), 0, true},
+		"within chance of its part":            {engineAt(0, 49), engineAt(0, 30), 0, false},
+		"beyond chance":                        {engineAt(0, 56), engineAt(0, 30), 0, true},
+		"beyond chance by what has begun":      {engineAt(0, 49), engineAt(0, 30), 9, true},
 		"in flight alone known":                {fleet.EngineLevels{InFlight: fleet.Known(90)}, fleet.EngineLevels{InFlight: fleet.Known(30)}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestOwnRequestsCountOnce(t *testing.T) {
 		s.begin(name)
 	}
 	s.Open()
-	s.levels(func(_, engine int) fleet.EngineLevels { return level(0, float64(20*(1-engine))) })
+	s.levels(func(_, engine int) fleet.EngineLevels { return engineAt(0, float64(20*(1-engine))) })
 	p := s.Server.table.Load().pools[0]
 	if n, known := p.engines[0].live.inFlight(); n != 20 || !known {
 		t.Errorf("%v in flight, want the 20 that are", n)
@@ -171,17 +171,17 @@ func TestOwnRequestsThatHaveEnded(t *testing.T) {
 		end()
 	}
 	s.Open()
-	s.levels(func(_, engine int) fleet.EngineLevels { return level(0, float64(20*(1-engine))) })
+	s.levels(func(_, engine int) fleet.EngineLevels { return engineAt(0, float64(20*(1-engine))) })
 	p := s.Server.table.Load().pools[0]
 	if n, _ := p.engines[0].live.inFlight(); n != 0 || p.full(&p.engines[0]) {
 		t.Errorf("%v in flight, want none", n)
 	}
-	s.levels(func(_, engine int) fleet.EngineLevels { return level(float64(12*(1-engine)), float64(20*(1-engine))) })
+	s.levels(func(_, engine int) fleet.EngineLevels { return engineAt(float64(12*(1-engine)), float64(20*(1-engine))) })
 	if n := p.engines[0].live.waiting(); n != 0 || p.full(&p.engines[0]) {
 		t.Errorf("%v wait, though more have ended since than waited", n)
 	}
 	s.Open()
-	s.levels(func(_, engine int) fleet.EngineLevels { return level(0, float64(20*(1-engine))) })
+	s.levels(func(_, engine int) fleet.EngineLevels { return engineAt(0, float64(20*(1-engine))) })
 	if n, _ := p.engines[0].live.inFlight(); n != 20 {
 		t.Errorf("%v in flight, want the others'", n)
 	}
@@ -198,9 +198,9 @@ func TestTheDivertedStayDiverted(t *testing.T) {
 	queue := func(n float64) {
 		s.levels(func(_, engine int) fleet.EngineLevels {
 			if engine == 3 {
-				return level(n, 30+n)
+				return engineAt(n, 30+n)
 			}
-			return level(0, 30)
+			return engineAt(0, 30)
 		})
 	}
 	queue(0)
@@ -274,10 +274,10 @@ func TestTheDivertedMoveOn(t *testing.T) {
 		s.levels(func(_, engine int) fleet.EngineLevels {
 			for _, id := range ids {
 				if id == s.pools[0].Engines[engine].ID {
-					return level(30, 60)
+					return engineAt(30, 60)
 				}
 			}
-			return level(0, 30)
+			return engineAt(0, 30)
 		})
 	}
 	full(own)
@@ -306,7 +306,7 @@ func TestNowhereToGo(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	s := newScene(t, viewPool("a", 1, 4), viewPool("c", 0, 4))
-	s.levels(func(int, int) fleet.EngineLevels { return level(12, 24) })
+	s.levels(func(int, int) fleet.EngineLevels { return engineAt(12, 24) })
 	for i := range n {
 		name := fmt.Sprint("s-", i)
 		c := s.Server.table.Load().routes[0].class.rank(hashOfName([]byte(name)))
@@ -331,9 +331,9 @@ func TestACrowdedPoolIsLeft(t *testing.T) {
 	told := func() {
 		s.levels(func(pool, _ int) fleet.EngineLevels {
 			if pool == 0 {
-				return level(12, 48) // a quarter waits
+				return engineAt(12, 48) // a quarter waits
 			}
-			return level(0, 10)
+			return engineAt(0, 10)
 		})
 	}
 	told()
@@ -368,7 +368,7 @@ func TestACrowdedPoolIsLeft(t *testing.T) {
 func TestCrowdedPoolsAreAlike(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, viewPool("a", 5, 10), viewPool("b", 5, 10))
-	s.levels(func(int, int) fleet.EngineLevels { return level(12, 48) })
+	s.levels(func(int, int) fleet.EngineLevels { return engineAt(12, 48) })
 	for i := range 1000 {
 		s.ask(fmt.Sprint("s-", i))
 	}
@@ -387,9 +387,9 @@ func TestReplicasAgreeOnLevels(t *testing.T) {
 		s.levels(func(pool, engine int) fleet.EngineLevels {
 			n := float64(len(s.pools[pool].Engines))
 			if engine%3 == 0 {
-				return level(20, 50+n)
+				return engineAt(20, 50+n)
 			}
-			return level(0, 30)
+			return engineAt(0, 30)
 		})
 	}
 	told(one)
@@ -418,7 +418,7 @@ func TestLevelsGrowStale(t *testing.T) {
 	s := newScene(t, viewPool("a", 1, 2))
 	own := s.pools[0].Engines[0].ID
 	name := s.owned(own, 1)[0]
-	queue := func(_, engine int) fleet.EngineLevels { return level(30*float64(1-engine), 30) }
+	queue := func(_, engine int) fleet.EngineLevels { return engineAt(30*float64(1-engine), 30) }
 	s.levels(queue)
 	if got := s.ask(name); got == own {
 		t.Fatal("not diverted")
@@ -463,18 +463,18 @@ func TestABurstOnFrozenLevels(t *testing.T) {
 		most    int
 	}{
 		"distinct conversations": {
-			func(int) fleet.EngineLevels { return level(0, 0) },
+			func(int) fleet.EngineLevels { return engineAt(0, 0) },
 			func(i int) string { return fmt.Sprint("s-", i) },
 			int(bound(requests / engines)),
 		},
 		"one sends half": {
-			func(int) fleet.EngineLevels { return level(0, 0) },
+			func(int) fleet.EngineLevels { return engineAt(0, 0) },
 			func(i int) string { return fmt.Sprint("s-", i*(i%2)) },
 			int(bound(requests/engines)) + 1,
 		},
 		"one looks idle": {
 			func(engine int) fleet.EngineLevels {
-				return level(float64(min(engine, 1)*20), float64(min(engine, 1)*50))
+				return engineAt(float64(min(engine, 1)*20), float64(min(engine, 1)*50))
 			},
 			func(i int) string { return fmt.Sprint("s-", i) },
 			requests * 4 / engines,
