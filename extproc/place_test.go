@@ -41,7 +41,7 @@ func (s *scene) levels(of func(pool, engine int) fleet.EngineLevels) {
 	s.round++
 	l := &fleet.Levels{Round: s.round, Tick: 2 * time.Second}
 	for i := range s.pools {
-		l.Pools = append(l.Pools, engineAt(&s.pools[i], func(j int) fleet.EngineLevels { return of(i, j) }))
+		l.Pools = append(l.Pools, levelsOf(&s.pools[i], func(j int) fleet.EngineLevels { return of(i, j) }))
 	}
 	sortPools(l)
 	s.swapLevelsAt(l, 0, s.now)

@@ -144,7 +144,7 @@ func TestAnEngineThatStartsIsFullSooner(t *testing.T) {
 	s := newScene(t, viewPool("a", 1, 9))
 	s.pools = []fleet.ViewPool{viewPool("a", 1, 10)}
 	s.table0()
-	s.levels(func(int, int) fleet.EngineLevels { return level(0, 30) })
+	s.levels(func(int, int) fleet.EngineLevels { return engineAt(0, 30) })
 	p := s.Server.table.Load().pools[0]
 	if !p.full(&p.engines[9]) || p.full(&p.engines[0]) {
 		t.Errorf("full: the new one %v, an old one %v", p.full(&p.engines[9]), p.full(&p.engines[0]))
