@@ -28,15 +28,17 @@ type crowd struct {
 }
 
 type engineCrowd struct {
-	open, told, then int     // our open requests: now, at the last report, when the levels were made
-	others, queued   float64 // by the levels; or noLevel
-	full             int64   // second in which it was last found full; 0: never
+	open, then     int     // our open requests: now, and those that the levels know of
+	told           [2]int  // at the last report, and at the one before
+	others, queued float64 // by the levels; or noLevel
+	full           int64   // second in which it was last found full; 0: never
 }
 
 type poolCrowd struct {
 	engines  []engineChoice // that serve
 	inFlight float64        // or noLevel
-	spill    float64        // part of its requests that waits
+	waiting  float64        // of them, in queues that were told of
+	crowded  bool           // most of its engines have queues that are too long
 }
 
 type diversion struct {
@@ -73,12 +75,13 @@ func (c *crowd) learn(now float64, l *fleet.Levels, f *fleet.Fleet, n *numbers) 
 		p := &l.Pools[i]
 		for k, id := range f.Pools[n.pools[p.ID]].Engines {
 			e, told := &c.engines[n.engines[id]], p.Engines[k]
-			e.then = e.told
+			known := max(e.told[0], e.told[1])
+			e.then = known
 			if told.Queued.Known {
 				e.queued = told.Queued.Value
 			}
 			if told.InFlight.Known {
-				e.others = max(0, told.InFlight.Value-float64(e.told))
+				e.others = max(0, told.InFlight.Value-float64(known))
 			}
 		}
 	}
@@ -97,7 +100,13 @@ func (e *engineCrowd) waiting() float64 {
 	if e.queued <= 0 {
 		return 0
 	}
-	return e.queued + float64(max(0, e.open-e.then))
+	return max(0, e.queued+float64(e.open-e.then))
+}
+
+// tell returns how many requests are open, for the control plane.
+func (e *engineCrowd) tell() int {
+	e.told = [2]int{e.open, e.told[0]}
+	return e.open
 }
 
 func (e *engineCrowd) inFlight() float64 { return max(0, e.others) + float64(e.open) }
@@ -106,22 +115,22 @@ func (e *engineCrowd) inFlight() float64 { return max(0, e.others) + float64(e.o
 func (c *crowd) refresh(now float64) {
 	for i := range c.pools {
 		p := &c.pools[i]
-		p.inFlight, p.spill = noLevel, 0
-		var waiting, all float64
-		known, queues := false, false
+		p.inFlight, p.waiting = noLevel, 0
+		all, long, known := 0.0, 0, false
 		for _, e := range p.engines {
 			x := &c.engines[e.number]
 			all += x.inFlight()
-			waiting += x.waiting()
 			known = known || x.others != noLevel
-			queues = queues || x.queued >= 0
+			waiting := x.waiting()
+			p.waiting += waiting
+			if waiting > maxQueued {
+				long++
+			}
 		}
 		if known {
 			p.inFlight = all
 		}
-		if known && queues && waiting > 0 {
-			p.spill = min(1, waiting/all)
-		}
+		p.crowded = 2*long > len(p.engines)
 		for _, e := range p.engines {
 			if c.full(p, e.number) {
 				c.engines[e.number].full = second(now)
@@ -138,16 +147,24 @@ func (c *crowd) tick(now, round float64) {
 	c.refresh(now)
 }
 
+// excess is the part of a crowded pool's requests that waits.
+func (p *poolCrowd) excess() float64 {
+	if !p.crowded || p.inFlight <= 0 {
+		return 0
+	}
+	return min(1, p.waiting/p.inFlight)
+}
+
 // full says whether an engine has more than it should.
 func (c *crowd) full(p *poolCrowd, number int32) bool {
-	e := &c.engines[number]
-	if e.waiting() > maxQueued {
+	e, engines := &c.engines[number], float64(len(p.engines))
+	if waiting := e.waiting(); waiting > maxQueued && (!p.crowded || waiting > bound(p.waiting/engines)) {
 		return true
 	}
 	if p.inFlight < 0 || e.others == noLevel {
 		return false
 	}
-	n, engines := e.inFlight(), float64(len(p.engines))
+	n := e.inFlight()
 	return n > bound(p.inFlight/engines) && n > bound(c.inFlight(p)/engines)
 }
 
@@ -173,7 +190,8 @@ func (c *crowd) place(now float64, of *choice, key uint64) int32 {
 	}
 	own, at := home.first(key), second(now)
 	e := &c.engines[own]
-	full := c.full(&c.pools[home.number], own)
+	leaves := c.leaves(home, key)
+	full := leaves || c.full(&c.pools[home.number], own)
 	if full {
 		e.full = at
 	} else if e.full == 0 || float64(at-e.full) >= staysAway*(1+unit(mix(key))) {
@@ -195,7 +213,7 @@ func (c *crowd) place(now float64, of *choice, key uint64) int32 {
 		delete(c.diverted, name)
 		return own
 	}
-	to := c.roomier(of, home, key)
+	to := c.roomier(of, home, key, leaves)
 	if to == none {
 		return own
 	}
@@ -220,21 +238,40 @@ func (c *choice) poolOf(home *poolChoice, key uint64, number int32) *poolChoice 
 	return nil
 }
 
-// roomier returns the best engine for a key that is not full; none if there is none.
-func (c *crowd) roomier(of *choice, home *poolChoice, key uint64) int32 {
+// leaves says whether a key is of the part of its home's requests that is too many for
+// the pool.
+func (c *crowd) leaves(home *poolChoice, key uint64) bool {
+	excess := c.pools[home.number].excess()
+	return excess > 0 && unit(mix(mix(key)^home.hash)) < excess
+}
+
+// roomier returns the best engine for a key that is not full, of another pool if it
+// leaves its own; none if there is none.
+func (c *crowd) roomier(of *choice, home *poolChoice, key uint64, leaves bool) int32 {
+	if leaves {
+		number := c.outside(of, key)
+		if number != none || !c.full(&c.pools[home.number], home.first(key)) {
+			return number
+		}
+	}
 	r := home.rank(key)
 	for _, place := range r.best[1:max(1, r.n)] {
 		if number := home.engines[place].number; !c.full(&c.pools[home.number], number) {
 			return number
 		}
 	}
-	if unit(mix(mix(key)^home.hash)) >= c.pools[home.number].spill {
-		return none
-	}
+	return none
+}
+
+// outside returns the best engine for a key outside its home, none if all are full.
+func (c *crowd) outside(of *choice, key uint64) int32 {
 	pools := of.rank(key)
 	for _, place := range pools.best[1:max(1, pools.n)] {
 		p := &of.pools[place]
-		if number := p.first(key); p.weight > noShare && !c.full(&c.pools[p.number], number) {
+		if p.weight == noShare || c.pools[p.number].crowded {
+			continue
+		}
+		if number := p.first(key); !c.full(&c.pools[p.number], number) {
 			return number
 		}
 	}

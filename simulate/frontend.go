@@ -150,7 +150,7 @@ func (f *frontEnd) extProc(now float64, w *world) fleet.LoadReport {
 func (f *frontEnd) open(w *world) (out []fleet.EngineOpen) {
 	for i := range f.crowd.engines {
 		e := &f.crowd.engines[i]
-		if e.told = e.open; e.open > 0 {
+		if e.tell() > 0 {
 			out = append(out, fleet.EngineOpen{Pool: w.Fleet.Pools[w.poolOf[i]].ID, Engine: w.replicas[i].id, Open: uint64(e.open)})
 		}
 	}
