@@ -116,8 +116,9 @@ func extProcFilter() *hcmv3.HttpFilter {
 		},
 		MutationRules: &mutationv3.HeaderMutationRules{
 			DisallowAll: wrapperspb.Bool(true),
-			// The last two are for refusals, whose headers pass the same rules.
-			AllowExpression: &envoymatcherv3.RegexMatcher{Regex: "^(" + HeaderPrefix + ".*|content-type|retry-after)$"},
+			// "content-length" is for a body with an alias resolved, the last two for
+			// refusals, whose headers pass the same rules.
+			AllowExpression: &envoymatcherv3.RegexMatcher{Regex: "^(" + HeaderPrefix + ".*|content-length|content-type|retry-after)$"},
 		},
 		ForwardRules: &extprocv3.HeaderForwardingRules{DisallowedHeaders: exactAny(DeniedHeaders())},
 	})

@@ -49,8 +49,13 @@ func admit(d *decision) reply {
 	}
 }
 
-// withBody replaces the body.
-func (r reply) withBody(body []byte) reply {
+// withBody replaces the body, and the header that says its length if there is one:
+// Envoy gives up a request whose header says another.
+func (r reply) withBody(body []byte, saysLength bool) reply {
+	if saysLength {
+		length := strconv.AppendInt(nil, int64(len(body)), 10)
+		r.common.HeaderMutation.SetHeaders = append(r.common.HeaderMutation.SetHeaders, header("content-length", length))
+	}
 	r.common.BodyMutation = &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}
 	return r
 }

@@ -334,7 +334,7 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 		x.table.keys[d.key.source].Inc()
 		d.class.tally.arrive(&d, x.head.clientRetry())
 	}
-	body := x.body
+	body, saysLength := x.body, x.head.length() >= 0
 	*x = exchange{phase: settled, claim: x.claim}
 	if d.refusal != nil {
 		return refuse(d.refusal)
@@ -347,7 +347,7 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 	x.pick.open.Add(1)
 	if d.as != "" {
 		s.counters.Aliased.Add(1)
-		return admit(&d).withBody(splice(body, f.at, d.as))
+		return admit(&d).withBody(splice(body, f.at, d.as), saysLength)
 	}
 	return admit(&d)
 }
