@@ -15,22 +15,25 @@ const unsaidLength = 256 << 10
 
 // budget bounds the bytes of all bodies that are held at once. A body that Envoy was
 // asked for counts before it is here, so that many that come at once do not pass
-// the bound together; but only for a second or two, so that clients who send
-// slowly, which costs Envoy memory and nothing here, do not use it up.
+// the bound together; but only for a turn or two, so that clients who send slowly,
+// which costs Envoy memory and nothing here, do not use it up.
 type budget struct {
 	limit int64 // bytes
 	began time.Time
 
-	mu     sync.Mutex // guards what follows
-	here   int64      // bytes of bodies that are being read
-	due    [2]int64   // bytes of those asked for in this second, and in the last
-	second int64      // this one, counted from 1
+	mu   sync.Mutex // guards what follows
+	here int64      // bytes of bodies that are being read
+	due  [2]int64   // bytes of those asked for in this turn, and in the last
+	turn int64      // this one, counted from 1
 }
+
+// turnTime is what a body takes that nothing holds up.
+const turnTime = time.Second / 2
 
 // claim is the part of a budget that one request has. The zero value is none.
 type claim struct {
-	bytes  int64
-	second int64 // in which the body was asked for; 0: it is here
+	bytes int64
+	turn  int64 // in which the body was asked for; 0: it is here
 }
 
 // ask claims room for a body before Envoy is asked for it. It says no where there is
@@ -38,12 +41,12 @@ type claim struct {
 func (b *budget) ask(length int64, now time.Time) (claim, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turn(now)
+	b.advance(now)
 	if !b.fits(length) {
 		return claim{}, false
 	}
 	b.due[0] += length
-	return claim{length, b.second}, true
+	return claim{length, b.turn}, true
 }
 
 // receive claims room for a body that is here, in place of the claim under which it
@@ -51,7 +54,7 @@ func (b *budget) ask(length int64, now time.Time) (claim, bool) {
 func (b *budget) receive(c claim, length int64, now time.Time) (claim, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turn(now)
+	b.advance(now)
 	b.drop(c)
 	if !b.fits(length) {
 		return claim{}, false
@@ -64,7 +67,7 @@ func (b *budget) receive(c claim, length int64, now time.Time) (claim, bool) {
 func (b *budget) release(c claim, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turn(now)
+	b.advance(now)
 	b.drop(c)
 }
 
@@ -81,25 +84,25 @@ func (b *budget) fits(bytes int64) bool {
 }
 
 func (b *budget) drop(c claim) {
-	switch c.second {
+	switch c.turn {
 	case 0:
 		b.here -= c.bytes
-	case b.second:
+	case b.turn:
 		b.due[0] -= c.bytes
-	case b.second - 1:
+	case b.turn - 1:
 		b.due[1] -= c.bytes
 	}
 }
 
-// turn forgets what was asked for before the last second.
-func (b *budget) turn(now time.Time) {
-	second := int64(now.Sub(b.began)/time.Second) + 1
-	switch second - b.second {
+// advance forgets what was asked for before the last turn.
+func (b *budget) advance(now time.Time) {
+	turn := int64(now.Sub(b.began)/turnTime) + 1
+	switch turn - b.turn {
 	case 0:
 	case 1:
 		b.due = [2]int64{0, b.due[0]}
 	default:
 		b.due = [2]int64{}
 	}
-	b.second = second
+	b.turn = turn
 }

@@ -14,7 +14,7 @@ import (
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
+	at := func(turns float64) time.Time { return began.Add(time.Duration(turns * float64(turnTime))) }
 	fresh := func() *budget { return &budget{limit: 100, began: began} }
 	mustAsk := func(b *budget, bytes int64, now time.Time, want bool) claim {
 		t.Helper()
