@@ -3,6 +3,7 @@ package envoy
 import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	celv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -11,8 +12,11 @@ import (
 // are known by their response flags, which the answers of our routes and of
 // weir-extproc do not have.
 func localReplies() *hcmv3.LocalReplyConfig {
-	overloaded := mapReply("this front-end is overloaded: retry", "server_error", "front_end_busy", "OM")
-	overloaded.HeadersToAdd = []*corev3.HeaderValueOption{header("retry-after", overloadRetryAfter)}
+	overloaded := &hcmv3.ResponseMapper{
+		Filter:             repliedFor("overload"), // which has no flag
+		BodyFormatOverride: errorFormat("this front-end is overloaded: retry", "server_error", "front_end_busy"),
+		HeadersToAdd:       []*corev3.HeaderValueOption{header("retry-after", overloadRetryAfter)},
+	}
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
 		overloaded,
 		mapStatus(408, "the request did not arrive in time", "request_timeout"),
@@ -37,6 +41,16 @@ func mapReply(message, kind, code string, flags ...string) *hcmv3.ResponseMapper
 		}},
 		BodyFormatOverride: errorFormat(message, kind, code),
 	}
+}
+
+// repliedFor finds replies by what Envoy calls their reason.
+func repliedFor(details string) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ExtensionFilter{
+		ExtensionFilter: &accesslogv3.ExtensionFilter{
+			Name:       "envoy.access_loggers.extension_filters.cel",
+			ConfigType: &accesslogv3.ExtensionFilter_TypedConfig{TypedConfig: pack(&celv3.ExpressionFilter{Expression: "response.code_details == '" + details + "'"})},
+		},
+	}}
 }
 
 // mapStatus is for statuses that nothing of ours answers with.
