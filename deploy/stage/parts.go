@@ -89,7 +89,7 @@ func (s *Stage) WriteBootstrap(ctx context.Context, name string, more ...string)
 	args := append([]string{
 		"bootstrap", "--front-end", string(n.frontEnd), "--node-id", name,
 		"--xds", s.XDS, "--extproc", s.Socket(name), "--admin", n.admin,
-	}, more...)
+	}, append(more, s.options.BootstrapFlags...)...)
 	text, err := exec.CommandContext(ctx, s.bin("weir"), args...).Output()
 	if err != nil {
 		return fmt.Errorf("weir %s: %w", strings.Join(args, " "), err)

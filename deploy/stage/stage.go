@@ -33,7 +33,9 @@ type Options struct {
 	External func(fleet.PoolID) bool
 	// ExtProcFlags are more flags for every weir-extproc.
 	ExtProcFlags []string
-	Llama        *Llama // runs the pools of type llamacpp; nil: mock engines do
+	// BootstrapFlags are more flags of "weir bootstrap" for every Envoy.
+	BootstrapFlags []string
+	Llama          *Llama // runs the pools of type llamacpp; nil: mock engines do
 	// Distances makes the network of the fleet file real: each front-end's Envoys
 	// speak from an address of their own, and engines answer it after its round trip.
 	Distances bool
