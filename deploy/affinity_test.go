@@ -6,15 +6,19 @@ import (
 	"testing"
 
 	"weir/deploy/stage"
+	"weir/fleet"
 )
 
 const sessions = "../testdata/fleets/sessions.yaml"
 
 // Ten turns of a conversation stay on one engine of six, named by a session header
-// or only by how they begin.
+// or only by how they begin. None of the engines has a queue, or it would turn
+// conversations away.
 func TestAConversationStaysOnItsEngine(t *testing.T) {
 	t.Parallel()
-	s := start(t, stage.Options{FleetFile: sessions, Edit: declared})
+	s := start(t, stage.Options{FleetFile: sessions, Edit: declared, EngineFlags: func(fleet.PoolID) []string {
+		return []string{"--ttft", "50ms", "--ttft-full", "50ms"}
+	}})
 	client := stage.NewClient()
 	var talks sync.WaitGroup
 	for i := range 60 {

@@ -25,7 +25,7 @@ type simulation struct {
 	engines map[fleet.EngineID]*simulated
 
 	told  []map[fleet.EngineID]uint64 // open requests, by what each weir-extproc reported last
-	pages map[fleet.EngineID]int      // queues, by the page that was read last
+	pages map[fleet.EngineID][2]int   // queues, by the page that was read last
 	blind bool                        // no levels are published
 
 	result
@@ -97,13 +97,13 @@ func simulate(seed uint64, envoys int, pools ...fleet.ViewPool) *simulation {
 		random:  rand.New(rand.NewPCG(seed, 1)),
 		view:    twoPools(),
 		engines: map[fleet.EngineID]*simulated{},
-		pages:   map[fleet.EngineID]int{},
+		pages:   map[fleet.EngineID][2]int{},
 	}
 	s.view.Classes[0].Pools = pools
 	for _, p := range pools {
 		for _, e := range p.Engines {
 			s.engines[e.ID] = &simulated{id: e.ID, slots: simulatedSlots}
-			s.every(1, func() { s.pages[e.ID] = len(s.engines[e.ID].queue) })
+			s.every(1, func() { s.pages[e.ID] = [2]int{len(s.engines[e.ID].queue), s.pages[e.ID][0]} })
 		}
 	}
 	for i := range envoys {
@@ -165,7 +165,7 @@ func (s *simulation) publish() {
 				open += told[id]
 			}
 			return fleet.EngineLevels{
-				Queued: fleet.Known(fleet.Rounded(float64(s.pages[id]))), InFlight: fleet.Known(fleet.Rounded(float64(open))),
+				Queued: fleet.Known(fleet.Rounded(float64(min(s.pages[id][0], s.pages[id][1])))), InFlight: fleet.Known(fleet.Rounded(float64(open))),
 			}
 		}))
 	}

@@ -30,6 +30,7 @@ type EngineSignals struct {
 	Dialect     string
 	Running     Reading // requests
 	Waiting     Reading // requests in its queue
+	Queued      Reading // likewise, on each of the last two pages: a burst passes
 	KVUsage     Reading // 0–1
 	TTFTSeconds Reading // mean over the last seconds
 	TBTSeconds  Reading // likewise

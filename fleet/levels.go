@@ -24,7 +24,7 @@ type PoolLevels struct {
 
 // EngineLevels are numbers of one engine. Counts are [Rounded].
 type EngineLevels struct {
-	Queued     Amount // requests that wait in it, by its metrics page
+	Queued     Amount // requests that wait in it, by its metrics pages
 	InFlight   Amount // requests that front-ends have open there
 	Health     Amount // part of its capacity that the plan counts on, up to 1
 	AgeSeconds Amount // since it became ready; not told of engines older than MaxAgeSeconds
@@ -82,8 +82,8 @@ func NewLevels(s *State, now time.Time) *Levels {
 
 func (s *State) levelsOf(p PoolID, e EngineID, now time.Time) (out EngineLevels) {
 	st := s.Pools[p]
-	if waiting := st.Signals.Engines[e].Waiting; waiting.Fresh() {
-		out.Queued = Known(Rounded(waiting.Value))
+	if queued := st.Signals.Engines[e].Queued; queued.Fresh() {
+		out.Queued = Known(Rounded(queued.Value))
 	}
 	if st.Signals.Open != nil {
 		out.InFlight = Known(Rounded(st.Signals.Open[e]))

@@ -41,7 +41,7 @@ func TestFingerprintOf(t *testing.T) {
 func TestNewLevels(t *testing.T) {
 	now := time.Unix(1_000, 0)
 	pages := func(waiting float64, stale bool) EngineSignals {
-		return EngineSignals{Waiting: Reading{Value: waiting, At: now, Stale: stale}}
+		return EngineSignals{Queued: Reading{Value: waiting, At: now, Stale: stale}}
 	}
 	s := &State{
 		Fleet: &Fleet{

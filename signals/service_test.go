@@ -238,3 +238,25 @@ func pageOf(at time.Time, t *fleet.Buckets) scrape.Sample {
 	p.Window.TTFT = dialect.Histogram{Count: dialect.Is(float64(t.Count())), Sum: dialect.Is(t.Sum)}
 	return p
 }
+
+// A queue is one that two pages in a row tell of: a burst passes between them.
+func TestQueuedOnTwoPages(t *testing.T) {
+	tracker := NewTracker(serviceFleet())
+	now := epoch
+	for i, c := range []struct {
+		waiting float64
+		want    fleet.Reading
+	}{
+		{7, fleet.Reading{Value: 7, At: epoch}}, // the first says what it says
+		{9, fleet.Reading{Value: 7, At: epoch.Add(time.Second)}},
+		{0, fleet.Reading{Value: 0, At: epoch.Add(2 * time.Second)}},
+		{12, fleet.Reading{Value: 0, At: epoch.Add(3 * time.Second)}},
+		{11, fleet.Reading{Value: 11, At: epoch.Add(4 * time.Second)}},
+	} {
+		tracker.ObserveSample(page(now, c.waiting, float64(i)))
+		if got := tracker.State(now, nil).Pools["big"].Signals.Engines["10.0.0.1:80"].Queued; got != c.want {
+			t.Errorf("page %d: %+v, want %+v", i, got, c.want)
+		}
+		now = now.Add(time.Second)
+	}
+}

@@ -125,6 +125,10 @@ func (e *told) signals(now time.Time) fleet.EngineSignals {
 		return fleet.Reading{Value: v.X, At: s.ReadAt, Stale: v.State == dialect.Stale || frozen}
 	}
 	out.Running, out.Waiting, out.KVUsage = read(s.Values.Running), read(s.Values.Waiting), read(s.Values.KVUsage)
+	out.Queued = out.Waiting
+	if n := len(e.waiting); n >= 2 {
+		out.Queued.Value = min(e.waiting[n-1].requests, e.waiting[n-2].requests)
+	}
 	out.TTFTSeconds, out.TBTSeconds = e.mean(now, &e.ttft, frozen), e.mean(now, &e.tbt, frozen)
 	switch {
 	case s.Err != nil:
