@@ -1,9 +1,9 @@
 // Package extproc answers one question for each request: which engine does it
 // belong to, and may it enter?
 //
-// A [Table] is the pure part: built once from a [fleet.View], never changed, and
-// the same on every replica, so that all of them send one conversation to one
-// engine. A [Server] speaks Envoy's external processing protocol over the current
+// A [Table] is the pure part: built once from a [fleet.View], never changed but for
+// how full its engines are known to be, and the same on every replica, so that all of
+// them send one conversation to one engine. A [Server] speaks Envoy's external processing protocol over the current
 // table. It reads of a request what it must and no more: headers where they
 // decide, else the body, which it scans but never changes, keeps or logs.
 //

@@ -35,7 +35,7 @@ func TestMoves(t *testing.T) {
 				s.ask(fmt.Sprint("s-", i))
 			}
 			s.pools = c.to
-			s.table0()
+			s.inForce()
 			compared, moved, least := s.moves.counts()
 			if compared < seenConversations*9/10 || compared > seenConversations {
 				t.Fatalf("%d compared", compared)

@@ -24,12 +24,12 @@ type scene struct {
 func newScene(t *testing.T, pools ...fleet.ViewPool) *scene {
 	t.Helper()
 	s := &scene{Server: New(zap.NewNop()), t: t, pools: pools, now: epoch}
-	s.table0()
+	s.inForce()
 	return s
 }
 
-// table0 puts the pools as they are in force.
-func (s *scene) table0() {
+// inForce puts the pools as they are in force.
+func (s *scene) inForce() {
 	v := twoPools()
 	v.Classes[0].Pools = s.pools
 	s.swapAt(NewTable(v), s.now)
@@ -176,7 +176,9 @@ func TestOwnRequestsThatHaveEnded(t *testing.T) {
 	if n, _ := p.engines[0].live.inFlight(); n != 0 || p.full(&p.engines[0]) {
 		t.Errorf("%v in flight, want none", n)
 	}
-	s.levels(func(_, engine int) fleet.EngineLevels { return engineAt(float64(12*(1-engine)), float64(20*(1-engine))) })
+	s.levels(func(_, engine int) fleet.EngineLevels {
+		return engineAt(float64(12*(1-engine)), float64(20*(1-engine)))
+	})
 	if n := p.engines[0].live.waiting(); n != 0 || p.full(&p.engines[0]) {
 		t.Errorf("%v wait, though more have ended since than waited", n)
 	}
@@ -510,7 +512,7 @@ func TestADrainedEngineGetsNothingNew(t *testing.T) {
 
 	s.pools = []fleet.ViewPool{viewPool("a", 5, 5), viewPool("b", 5, 5)}
 	s.pools[0].Engines[2].Readiness = fleet.Draining
-	s.table0()
+	s.inForce()
 	moved := map[string]fleet.EngineID{}
 	for _, name := range append(names, others...) {
 		x := exchange{table: s.Server.table.Load(), head: *headOf(post("/", "x-session: "+name))}
@@ -527,7 +529,7 @@ func TestADrainedEngineGetsNothingNew(t *testing.T) {
 	}
 	end()
 	s.pools[0].Engines = append(s.pools[0].Engines[:2:2], s.pools[0].Engines[3:]...)
-	s.table0()
+	s.inForce()
 	for name, e := range moved {
 		if got := s.ask(name); got != e {
 			t.Errorf("%s moves again, from %s to %s", name, e, got)

@@ -38,7 +38,7 @@ func TestSlowStart(t *testing.T) {
 	s.pass(5)
 	s.pools = []fleet.ViewPool{viewPool("a", 1, 10)}
 	joins := s.pools[0].Engines[9].ID
-	s.table0()
+	s.inForce()
 	names := map[string]fleet.EngineID{}
 	for i := range 1000 {
 		name := fmt.Sprint("s-", i)
@@ -71,10 +71,10 @@ func TestSlowStart(t *testing.T) {
 	checkShare(t, "at the new one", atNew, len(names), 0.1)
 
 	s.pools[0].Engines[2].Readiness = fleet.Unready
-	s.table0()
+	s.inForce()
 	s.pass(1)
 	s.pools = []fleet.ViewPool{viewPool("a", 1, 10)}
-	s.table0()
+	s.inForce()
 	if got := s.part(s.pools[0].Engines[2].ID); got > 0.12 {
 		t.Errorf("an engine that was unready has %v of its part at once", got)
 	}
@@ -96,7 +96,7 @@ func TestTheControlPlaneKnowsWhenAnEngineJoined(t *testing.T) {
 	}
 	s.pools = []fleet.ViewPool{viewPool("a", 1, 11)}
 	joins := s.pools[0].Engines[10].ID
-	s.table0()
+	s.inForce()
 	s.levels(func(_, engine int) fleet.EngineLevels {
 		if engine == 10 {
 			return fleet.EngineLevels{AgeSeconds: fleet.Known(slowStart.Seconds() + 10)}
@@ -143,7 +143,7 @@ func TestAnEngineThatStartsIsFullSooner(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, viewPool("a", 1, 9))
 	s.pools = []fleet.ViewPool{viewPool("a", 1, 10)}
-	s.table0()
+	s.inForce()
 	s.levels(func(int, int) fleet.EngineLevels { return engineAt(0, 30) })
 	p := s.Server.table.Load().pools[0]
 	if !p.full(&p.engines[9]) || p.full(&p.engines[0]) {
