@@ -38,10 +38,11 @@ func affinityKey(n node) fleet.AffinityKey {
 		key.Name = headerName(n, name)
 	case key.Kind == fleet.AffinityBody && !bodyPathPattern.MatchString(name):
 		n.wrong("write it like body:metadata.user_id", "%q is not the path of a body field", name)
-	case key.Kind == fleet.AffinityFingerprint && name != "":
-		n.wrong("write fingerprint alone", "a fingerprint has no name")
-	case key.Kind != fleet.AffinityBody && key.Kind != fleet.AffinityFingerprint:
-		n.wrong("write header:NAME, body:PATH or fingerprint", "%q is not a source of a conversation's name", kind)
+	case key.Kind == fleet.AffinityBody:
+	case key.Kind != fleet.AffinityFingerprint && key.Kind != fleet.AffinityPrevious:
+		n.wrong("write header:NAME, body:PATH, previousResponse or fingerprint", "%q is not a source of a conversation's name", kind)
+	case name != "":
+		n.wrong("write "+kind+" alone", "a %s has no name", kind)
 	}
 	return key
 }

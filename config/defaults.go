@@ -63,7 +63,8 @@ var defaultAffinity = []fleet.AffinityKey{
 	{Kind: fleet.AffinityBody, Name: "litellm_session_id"},
 	{Kind: fleet.AffinityBody, Name: "metadata.session_id"}, // LiteLLM
 	{Kind: fleet.AffinityBody, Name: "metadata.user_id"},    // Anthropic's Messages API: agents put a session in it
-	{Kind: fleet.AffinityBody, Name: "safety_identifier"},   // OpenAI's successor of user
+	{Kind: fleet.AffinityPrevious},
+	{Kind: fleet.AffinityBody, Name: "safety_identifier"}, // OpenAI's successor of user
 	{Kind: fleet.AffinityBody, Name: "user"},
 	{Kind: fleet.AffinityFingerprint},
 }

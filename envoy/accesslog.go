@@ -10,12 +10,14 @@ import (
 	ssev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/sse_to_metadata/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
+
+	"weir/fleet"
 )
 
 // The access log tells weir-extproc what became of each request: one entry for
 // each attempt, another each second while it lasts, and one for the whole request,
 // with the tokens that its answer says it used. Entries may be lost; nothing but
-// statistics rests on them.
+// statistics rests on them, and on a second log a hint (see answers.go).
 
 // Tags of entries: decimal microseconds, absent until their moment has come. An
 // entry of a whole request has those of its last attempt.
@@ -54,22 +56,22 @@ func routerFilter() *hcmv3.HttpFilter {
 // accessLog writes to weir-extproc. It is the same for attempts and for whole
 // requests, so that both take one stream and come in order.
 func accessLog() *accesslogv3.AccessLog {
-	return &accesslogv3.AccessLog{
-		Name: "weir-extproc",
-		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&grpclogv3.HttpGrpcAccessLogConfig{
-			CommonConfig: &grpclogv3.CommonGrpcAccessLogConfig{
-				LogName:             "weir",
-				GrpcService:         grpcService(ExtProc),
-				TransportApiVersion: corev3.ApiVersion_V3,
-				BufferFlushInterval: seconds(bufferSeconds),
-				CustomTags: []*tracingv3.CustomTag{
-					tag(TagFirstByte, "%COMMON_DURATION(US_TX_BEG:US_RX_BODY_BEG:us)%"),
-					tag(TagDecode, "%COMMON_DURATION(US_RX_BODY_BEG:US_RX_END:us)%"),
-				},
+	return grpcLog(&grpclogv3.HttpGrpcAccessLogConfig{
+		CommonConfig: &grpclogv3.CommonGrpcAccessLogConfig{
+			LogName:             "weir",
+			BufferFlushInterval: seconds(bufferSeconds),
+			CustomTags: []*tracingv3.CustomTag{
+				tag(TagFirstByte, "%COMMON_DURATION(US_TX_BEG:US_RX_BODY_BEG:us)%"),
+				tag(TagDecode, "%COMMON_DURATION(US_RX_BODY_BEG:US_RX_END:us)%"),
 			},
-			AdditionalResponseHeadersToLog: []string{"content-type"},
-		})},
-	}
+		},
+		AdditionalResponseHeadersToLog: []string{"content-type"},
+	})
+}
+
+func grpcLog(c *grpclogv3.HttpGrpcAccessLogConfig) *accesslogv3.AccessLog {
+	c.CommonConfig.GrpcService, c.CommonConfig.TransportApiVersion = grpcService(ExtProc), corev3.ApiVersion_V3
+	return &accesslogv3.AccessLog{Name: "weir-extproc", ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(c)}}
 }
 
 func tag(name, operators string) *tracingv3.CustomTag {
@@ -81,28 +83,37 @@ func tag(name, operators string) *tracingv3.CustomTag {
 // of reading every event: more than half of Envoy's time for forwarding it, and less
 // than a message to weir-extproc would cost. Answers in one piece are not read:
 // Envoy would hold them back whole, and refuse those that do not fit its buffer.
-func usageFilter() *hcmv3.HttpFilter {
+func usageFilter(v *fleet.View) *hcmv3.HttpFilter {
+	rules := []*jsonv3.JsonContentParser_RuleConfig{
+		usage(UsagePrompt, "usage", "prompt_tokens"),
+		usage(UsageOutput, "usage", "completion_tokens"),
+		usage(UsageCached, "usage", "prompt_tokens_details", "cached_tokens"),
+		usage(UsagePrompt, "response", "usage", "input_tokens"),
+		usage(UsageOutput, "response", "usage", "output_tokens"),
+		usage(UsageCached, "response", "usage", "input_tokens_details", "cached_tokens"),
+		usage(UsageUncached, "message", "usage", "input_tokens"),
+		usage(UsageCached, "message", "usage", "cache_read_input_tokens"),
+		usage(UsageCreated, "message", "usage", "cache_creation_input_tokens"),
+		usage(UsageOutput, "usage", "output_tokens"),
+	}
+	if follows(v) {
+		rules = append(rules, responseID())
+	}
 	return filter("usage", &ssev3.SseToMetadata{ResponseRules: &ssev3.SseToMetadata_ProcessingRules{
-		MaxEventSize: u32(maxEvent),
-		ContentParser: extension("envoy.content_parsers.json", &jsonv3.JsonContentParser{Rules: []*jsonv3.JsonContentParser_RuleConfig{
-			usage(UsagePrompt, "usage", "prompt_tokens"),
-			usage(UsageOutput, "usage", "completion_tokens"),
-			usage(UsageCached, "usage", "prompt_tokens_details", "cached_tokens"),
-			usage(UsagePrompt, "response", "usage", "input_tokens"),
-			usage(UsageOutput, "response", "usage", "output_tokens"),
-			usage(UsageCached, "response", "usage", "input_tokens_details", "cached_tokens"),
-			usage(UsageUncached, "message", "usage", "input_tokens"),
-			usage(UsageCached, "message", "usage", "cache_read_input_tokens"),
-			usage(UsageCreated, "message", "usage", "cache_creation_input_tokens"),
-			usage(UsageOutput, "usage", "output_tokens"),
-		}}),
+		MaxEventSize:  u32(maxEvent),
+		ContentParser: extension("envoy.content_parsers.json", &jsonv3.JsonContentParser{Rules: rules}),
 	}})
 }
 
 func usage(key string, path ...string) *jsonv3.JsonContentParser_RuleConfig {
-	rule := &jsonmetadatav3.JsonToMetadata_Rule{OnPresent: &jsonmetadatav3.JsonToMetadata_KeyValuePair{
+	return onPresent(&jsonmetadatav3.JsonToMetadata_KeyValuePair{
 		MetadataNamespace: UsageNamespace, Key: key, Type: jsonmetadatav3.JsonToMetadata_NUMBER,
-	}}
+	}, path...)
+}
+
+// onPresent notes the value at a path of an event, if it is there.
+func onPresent(what *jsonmetadatav3.JsonToMetadata_KeyValuePair, path ...string) *jsonv3.JsonContentParser_RuleConfig {
+	rule := &jsonmetadatav3.JsonToMetadata_Rule{OnPresent: what}
 	for _, name := range path {
 		rule.Selectors = append(rule.Selectors, &jsonmetadatav3.JsonToMetadata_Selector{
 			Selector: &jsonmetadatav3.JsonToMetadata_Selector_Key{Key: name},

@@ -7,7 +7,6 @@ import (
 
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	matcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
-	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -47,7 +46,7 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{extension("strip", &earlyv3.HeaderMutation{
 			Mutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix), removePrefix(HeaderGateway)},
 		})},
-		HttpFilters:                append(browserFilters(v.Origins), discreetFilter(), extProcFilter(), bodyModelFilter(v), pickFilter(), usageFilter(), routerFilter()),
+		HttpFilters:                httpFilters(v),
 		StreamIdleTimeout:          seconds(v.Idle.Seconds()), // there is no total limit
 		RequestTimeout:             seconds(0),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
@@ -55,7 +54,7 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 		LocalReplyConfig:           localReplies(),
 		// Of WebSockets; they go where their headers say, like all that has no body.
 		UpgradeConfigs: []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		AccessLog:      []*accesslogv3.AccessLog{accessLog()},
+		AccessLog:      accessLogs(v),
 	}
 	return &listenerv3.Listener{
 		Name:    ListenerName,
@@ -68,6 +67,14 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(manager)},
 		}}}},
 	}, nil
+}
+
+func httpFilters(v *fleet.View) []*hcmv3.HttpFilter {
+	filters := append(browserFilters(v.Origins), discreetFilter(), extProcFilter(), bodyModelFilter(v), pickFilter(), usageFilter(v))
+	if follows(v) {
+		filters = append(filters, wholeFilter())
+	}
+	return append(filters, routerFilter())
 }
 
 // ads says that a resource comes over the aggregated stream.

@@ -34,6 +34,9 @@ const (
 	HeaderGateway = "x-gateway-destination-endpoint"
 )
 
+// ResponsesPath ends the path of OpenAI's Responses API.
+const ResponsesPath = "/responses"
+
 // Words of [HeaderFeatures]. None is part of another.
 const (
 	FeatureTools  = "tools"
@@ -44,6 +47,7 @@ const (
 const (
 	Namespace    = "weir" // of dynamic, route and endpoint metadata
 	NextKey      = "next" // dynamic metadata: "ip:port,ip:port", one alternative per further attempt
+	FollowKey    = "key"  // dynamic metadata: the hashed affinity key in hex, of requests whose answers may be followed
 	ListenerName = "weir"
 	RouteName    = "weir" // of the one RouteConfiguration
 	RuntimeName  = "weir" // of the RTDS layer

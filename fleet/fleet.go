@@ -148,12 +148,15 @@ const (
 	AffinityHeader      AffinityKind = "header"      // a request header
 	AffinityBody        AffinityKind = "body"        // a field of the JSON body, dotted path
 	AffinityFingerprint AffinityKind = "fingerprint" // hash of model, system prompt and first user message
+	// AffinityPrevious is the conversation of the response that a request follows by
+	// its ID, and the engine that made and holds it.
+	AffinityPrevious AffinityKind = "previousResponse"
 )
 
 // AffinityKey is one source of a conversation's name.
 type AffinityKey struct {
 	Kind AffinityKind
-	Name string // header name in lower case, or dotted body path; empty for a fingerprint
+	Name string // header name in lower case, or dotted body path; empty for other kinds
 }
 
 // String writes the key as the fleet file does.

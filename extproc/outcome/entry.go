@@ -36,6 +36,9 @@ type entry struct {
 
 	prompt, output, cached measure // tokens, as the answer says
 	asked, answered        uint64  // bytes of the bodies
+
+	response string // ID of the response that was made, in the log of answers; empty: this is the other log
+	affinity uint64 // key of the request that it answers
 }
 
 // measure is seconds or tokens, that may be unknown, which is not zero.

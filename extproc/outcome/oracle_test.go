@@ -32,6 +32,8 @@ func oracle(e *logv3.HTTPAccessLogEntry) entry {
 		first:  microseconds([]byte(common.GetCustomTags()[envoy.TagFirstByte])),
 		decode: microseconds([]byte(common.GetCustomTags()[envoy.TagDecode])),
 	}
+	out.response = common.GetCustomTags()[envoy.TagResponse]
+	out.affinity = hexadecimal([]byte(common.GetCustomTags()[envoy.TagKey]))
 	f := common.GetResponseFlags()
 	out.refused = f.GetUpstreamConnectionFailure()
 	out.lost = f.GetUpstreamConnectionTermination() || f.GetUpstreamRemoteReset() || f.GetUpstreamProtocolError() || f.GetLocalReset()

@@ -2,7 +2,8 @@
 // log that Envoy writes to weir-extproc: time to first token and between tokens,
 // failures, and tokens, for each class, pool and engine.
 //
-// The log may lose entries, or never come: nothing but statistics rests on it.
+// The log may lose entries, or never come: nothing but statistics rests on it, with one
+// exception: who made a response of OpenAI's Responses API, which is a hint.
 package outcome
 
 import (
@@ -29,6 +30,7 @@ const maxTokens = 1e9 // of one request
 // Recorder receives the access log and sums it up.
 type Recorder struct {
 	Counters Counters
+	OnAnswer func(Answer) // is told of responses that may be followed, as they end; nil: nobody is; set before the first entry
 
 	slowAfter time.Duration
 	places    atomic.Pointer[places]
@@ -37,6 +39,13 @@ type Recorder struct {
 	mu   sync.Mutex // guards what follows: Envoy's workers each have a stream
 	open open
 	sum  sum
+}
+
+// Answer is a response of OpenAI's Responses API, which the engine that made it keeps.
+type Answer struct {
+	ID     string
+	Engine fleet.EngineID
+	Key    uint64 // the affinity key of its request
 }
 
 // Counters count what the recorder did. Any goroutine may read them.
@@ -115,11 +124,21 @@ func (r *Recorder) receive(b *batch, now time.Time) {
 			continue
 		}
 		p, ok := known.find(e.class, e.engine)
-		if !ok {
+		switch {
+		case !ok:
 			r.Counters.Unknown.Add(1)
-			continue
+		case e.response != "":
+			r.answered(e)
+		default:
+			r.count(e, p, now)
 		}
-		r.count(e, p, now)
+	}
+}
+
+// answered tells of a response. The other log counts it.
+func (r *Recorder) answered(e *entry) {
+	if e.status/100 == 2 && e.affinity != 0 && r.OnAnswer != nil {
+		r.OnAnswer(Answer{e.response, e.engine, e.affinity})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"weir/envoy"
 	"weir/fleet"
 )
 
@@ -44,6 +45,43 @@ func one(t *testing.T, loads []fleet.ClassLoad) fleet.EngineLoad {
 		t.Fatalf("report %+v, want one engine", loads)
 	}
 	return loads[0].Pools[0].Engines[0]
+}
+
+// Answers that may be followed are told with their engine, and not counted: the
+// other log counts them.
+func TestAnswers(t *testing.T) {
+	answer := func(more ...func(*logv3.HTTPAccessLogEntry)) *logv3.HTTPAccessLogEntry {
+		tags := func(e *logv3.HTTPAccessLogEntry) {
+			e.CommonProperties.CustomTags = map[string]string{envoy.TagResponse: "resp_1", envoy.TagKey: "00000000000000ff"}
+		}
+		return line(requestEnd, append([]func(*logv3.HTTPAccessLogEntry){streamed, tags}, more...)...)
+	}
+	tests := []struct {
+		name string
+		line *logv3.HTTPAccessLogEntry
+		told bool
+	}{
+		{"an answer", answer(), true},
+		{"an error", answer(code(500)), false},
+		{"of another's engine", answer(func(e *logv3.HTTPAccessLogEntry) { e.CommonProperties.UpstreamCluster = "other" }), false},
+		{"of an engine that is gone", answer(func(e *logv3.HTTPAccessLogEntry) { e.CommonProperties.UpstreamRemoteAddress = socket("10.0.0.9", 80) }), false},
+		{"to a request without a key", answer(func(e *logv3.HTTPAccessLogEntry) { e.CommonProperties.CustomTags[envoy.TagKey] = "-" }), false},
+		{"of the other log", line(requestEnd, streamed, first(time.Second), decoded(time.Second)), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := recorder()
+			var got []Answer
+			r.OnAnswer = func(a Answer) { got = append(got, a) }
+			r.receive(message(tt.line), noon)
+			if want := []Answer{{"resp_1", "10.0.0.1:80", 0xff}}; tt.told != (len(got) > 0) || tt.told && got[0] != want[0] {
+				t.Errorf("told %v, want %v: %v", got, tt.told, want)
+			}
+			if loads := r.takeAt(noon); tt.told && len(loads) > 0 {
+				t.Errorf("counted %v", loads)
+			}
+		})
+	}
 }
 
 // The entries are as a real Envoy writes them, in its order: that of an attempt

@@ -161,6 +161,10 @@ func (e *entry) readTag(name, value []byte) {
 		e.first = microseconds(value)
 	case envoy.TagDecode:
 		e.decode = microseconds(value)
+	case envoy.TagResponse:
+		e.response = string(value)
+	case envoy.TagKey:
+		e.affinity = hexadecimal(value)
 	}
 }
 
@@ -277,6 +281,15 @@ func timestamp(m wire.Message) time.Time {
 		}
 	}
 	return time.Unix(seconds, nanos).UTC()
+}
+
+// hexadecimal reads a key; 0, which is none, where it is not known.
+func hexadecimal(tag []byte) uint64 {
+	n, err := strconv.ParseUint(string(tag), 16, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // microseconds reads a tag of Envoy's.
