@@ -34,7 +34,7 @@ func admit(d *decision) reply {
 	headers := []*corev3.HeaderValueOption{
 		header(envoy.HeaderAdmitted, []byte("1")),
 		header(envoy.HeaderPick, d.choice.first().pick),
-		header(envoy.HeaderAffinity, hex.AppendEncode(nil, binary.BigEndian.AppendUint64(nil, d.key.hash))),
+		header(envoy.HeaderAffinity, inHex(d.key.hash)),
 	}
 	if fitsHeader(d.model) {
 		headers = append(headers, header(envoy.HeaderModel, []byte(d.model)))
@@ -45,8 +45,12 @@ func admit(d *decision) reply {
 			HeaderMutation:  &extprocv3.HeaderMutation{SetHeaders: headers},
 			ClearRouteCache: true,
 		},
-		metadata: next(d.choice.engines[1:d.choice.n]),
+		metadata: d.metadata(),
 	}
+}
+
+func inHex(hash uint64) []byte {
+	return hex.AppendEncode(nil, binary.BigEndian.AppendUint64(nil, hash))
 }
 
 // withBody replaces the body, and the header that says its length if there is one:
@@ -91,18 +95,30 @@ func fitsHeader(model string) bool {
 		strings.IndexFunc(model, unicode.IsControl) < 0
 }
 
-// next lists the engines for further attempts, for Envoy's override_host.
-func next(engines []*engine) *structpb.Struct {
-	if len(engines) == 0 {
+// metadata is what is for Envoy's filters and logs: the engines for further attempts,
+// as override_host reads them, and the key of an answer that may be followed.
+func (d *decision) metadata() *structpb.Struct {
+	fields := map[string]*structpb.Value{}
+	if d.choice.n > 1 {
+		fields[envoy.NextKey] = structpb.NewStringValue(next(d.choice.engines[1:d.choice.n]))
+	}
+	if d.followable {
+		fields[envoy.FollowKey] = structpb.NewStringValue(string(inHex(d.key.hash)))
+	}
+	if len(fields) == 0 {
 		return nil
 	}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{
+		envoy.Namespace: structpb.NewStructValue(&structpb.Struct{Fields: fields}),
+	}}
+}
+
+func next(engines []*engine) string {
 	addresses := make([]string, len(engines))
 	for i, e := range engines {
 		addresses[i] = string(e.id)
 	}
-	list := structpb.NewStringValue(strings.Join(addresses, ","))
-	inner := &structpb.Struct{Fields: map[string]*structpb.Value{envoy.NextKey: list}}
-	return &structpb.Struct{Fields: map[string]*structpb.Value{envoy.Namespace: structpb.NewStructValue(inner)}}
+	return strings.Join(addresses, ",")
 }
 
 // refuse has Envoy answer the client.

@@ -16,6 +16,8 @@ type facts struct {
 	names       []uint64 // of conversations, by wanted field
 	fingerprint uint64
 	features    features
+	previous    uint64   // hash of the ID of the response that it follows
+	followed    followed // what is known of that
 }
 
 // span is a part of a body, in bytes from its start.
@@ -90,6 +92,13 @@ func (p *parser) topLevel(name []byte) error {
 	}
 	if string(name) == "model" {
 		return p.model()
+	}
+	if string(name) == "previous_response_id" && p.wanted.previous && p.scan.peek() == '"' {
+		id, err := p.name()
+		if len(id) > 0 {
+			p.facts.previous = hashOfName(id)
+		}
+		return err
 	}
 	if f := p.wanted.tree.under[string(name)]; f != nil {
 		return p.field(f)

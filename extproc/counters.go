@@ -28,6 +28,9 @@ type Counters struct {
 	// NoRoom counts those that went where they belong, nothing better being there.
 	NoRoom atomic.Uint64
 
+	// Admitted requests that follow a response and name no conversation.
+	Followed, FollowsUnknown, FollowsGone atomic.Uint64
+
 	// Why a body told no model, whatever was done about it.
 	ContentType, Encoding, TooLarge, Syntax, NotObject, NoModel, Duplicate, Case, TooMany, Length, Budget atomic.Uint64
 }
@@ -41,6 +44,14 @@ func (c *Counters) count(d *decision, unread error) {
 		c.ToAnotherPool.Add(1)
 	case nowhere:
 		c.NoRoom.Add(1)
+	}
+	switch d.hint {
+	case hintHit:
+		c.Followed.Add(1)
+	case hintMiss:
+		c.FollowsUnknown.Add(1)
+	case hintNoRoute:
+		c.FollowsGone.Add(1)
 	}
 	if unread != nil {
 		c.ofUnread(unread).Add(1)

@@ -1,6 +1,11 @@
 package extproc
 
-import "errors"
+import (
+	"errors"
+	"strings"
+
+	"weir/envoy"
+)
 
 // decision is what becomes of a request.
 type decision struct {
@@ -10,9 +15,11 @@ type decision struct {
 	key     affinity
 	choice  choice
 	detour  detour
+	hint    hint
 	refusal *refusal // nil: it is let in
 
-	features features // zero: not read, or of no interest
+	features   features // zero: not read, or of no interest
+	followable bool     // its answer is a response that the next request may follow
 }
 
 // decide says where a request belongs and whether it may enter, from its headers,
@@ -52,11 +59,28 @@ func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 	case !d.class.admits(d.key.hash):
 		d.refusal = shed(d.key.hash)
 	default:
-		var first *engine
-		first, d.detour = t.place(&s, d.key.source != 0)
-		d.choice = s.choice(first)
+		d.choice = s.choice(t.first(&s, &d))
+		d.followable = d.class.follows && strings.HasSuffix(h.path, envoy.ResponsesPath)
 	}
 	return d
+}
+
+// first is the first choice: the engine that holds what the request follows, full or
+// not, else where its key belongs.
+func (t *Table) first(s *selection, d *decision) *engine {
+	if d.key.missed {
+		d.hint = hintMiss
+	}
+	if d.key.maker != 0 {
+		if e := s.class.made(d.key.maker); e != nil {
+			d.hint = hintHit
+			return e
+		}
+		d.hint = hintNoRoute
+	}
+	var first *engine
+	first, d.detour = t.place(s, d.key.source != 0)
+	return first
 }
 
 func unknown(model string, unread error) *refusal {

@@ -47,6 +47,7 @@ type Server struct {
 	ledger   ledger
 	bodies   budget
 	moves    moves
+	answers  answers
 	counters Counters
 	keys     keyCounters
 	deciding prometheus.Histogram
@@ -328,6 +329,9 @@ func (s *Server) wave(x *exchange) reply {
 // settle decides, counts the decision and words it. What the exchange holds is
 // let go of: a stream may stay open for minutes after.
 func (s *Server) settle(x *exchange, f facts, err error) reply {
+	if f.previous != 0 {
+		f.followed = s.answers.find(f.previous, s.ledger.clock.Load())
+	}
 	d := x.table.decide(&x.head, f, err, rand.Uint64())
 	s.counters.count(&d, err)
 	if d.class != nil {

@@ -31,6 +31,8 @@ func (t *Table) newSource(k fleet.AffinityKey) source {
 		s.field = t.wanted.add(k.Name)
 	case fleet.AffinityFingerprint:
 		t.wanted.fingerprint = true
+	case fleet.AffinityPrevious:
+		t.wanted.previous = true
 	}
 	return s
 }
@@ -48,6 +50,9 @@ func (t *Table) addSource(name string) int {
 type affinity struct {
 	hash   uint64
 	source int // of Table.sources
+
+	maker  uint64 // hash of the engine that made the response which is followed; 0: another source named it
+	missed bool   // a response is followed, but not known
 }
 
 // needsBody says whether the body may name the conversation before a header does.
@@ -56,9 +61,9 @@ func (c *class) needsBody(h *head) bool { return c.headers.first(h) > c.headers.
 // keyOf returns the key by the first of the class's sources that exists, else a
 // random one. One name gives one key, whether a header or the body says it.
 func (c *class) keyOf(h *head, f *facts, random uint64) affinity {
-	first := c.headers.first(h)
+	first, missed := c.headers.first(h), false
 	for i, s := range c.affinity {
-		hash := uint64(0)
+		var hash, maker uint64
 		switch {
 		case i == first:
 			value, _ := h.value(s.header)
@@ -67,12 +72,15 @@ func (c *class) keyOf(h *head, f *facts, random uint64) affinity {
 			hash = f.name(s.field)
 		case s.kind == fleet.AffinityFingerprint:
 			hash = f.fingerprint
+		case s.kind == fleet.AffinityPrevious:
+			hash, maker = f.followed.key, f.followed.engine
+			missed = f.previous != 0 && hash == 0
 		}
 		if hash != 0 {
-			return affinity{hash, s.index}
+			return affinity{hash, s.index, maker, missed}
 		}
 	}
-	return affinity{hash: random}
+	return affinity{hash: random, missed: missed}
 }
 
 // userID is the field in which an Anthropic client names its user; some put the

@@ -18,6 +18,7 @@ func (s *Server) RegisterMetrics(r prometheus.Registerer) error {
 		s.registerSelection(r),
 		r.Register(s.deciding),
 		r.Register(s.keys.counted),
+		s.registerAnswers(r),
 		r.Register(inFlight{s}),
 		r.Register(prometheus.NewGaugeFunc(held, func() float64 { return float64(s.bodies.held()) })),
 		r.Register(prometheus.NewGaugeFunc(serving, func() float64 {

@@ -34,6 +34,7 @@ type class struct {
 	salt     uint64 // of admission, so that it is independent of the choice of an engine
 	affinity []source
 	headers  headerSources
+	follows  bool    // it wants to know who made a response
 	pools    []share // those that have engines to give traffic to
 	tally    *tally
 }
@@ -92,6 +93,7 @@ func (t *Table) newClass(v *fleet.ViewClass, pools map[fleet.PoolID]*pool) *clas
 	t.classes = append(t.classes, c)
 	for _, k := range v.Affinity {
 		c.affinity = append(c.affinity, t.newSource(k))
+		c.follows = c.follows || k.Kind == fleet.AffinityPrevious
 	}
 	c.headers = newHeaderSources(c.affinity)
 	for i := range v.Pools {

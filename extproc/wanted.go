@@ -9,6 +9,7 @@ type wanted struct {
 	fields      int
 	fingerprint bool
 	features    bool
+	previous    bool // the response that it follows
 }
 
 // field is a place in a body, in the tree of all dotted paths that are wanted.

@@ -100,7 +100,9 @@ type parts struct {
 func newParts(o options, log *zap.Logger) *parts {
 	server := extproc.New(log.Named("extproc"))
 	server.SetBudget(o.bodyBudgetMiB << 20)
-	return &parts{server: server, outcomes: outcome.New(o.slowAfter), prober: roundtrip.New()}
+	outcomes := outcome.New(o.slowAfter)
+	outcomes.OnAnswer = func(a outcome.Answer) { server.Answered(a.ID, a.Engine, a.Key) }
+	return &parts{server: server, outcomes: outcomes, prober: roundtrip.New()}
 }
 
 // swap has all parts go by what the control plane says. Each round tells how full the
