@@ -200,8 +200,10 @@ func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	s, engines := startWitnesses(t, stage.Options{})
 	upgrade := func(mark, path, to, session string) []string {
-		return []string{"GET " + path + " HTTP/1.1", "host: x", "connection: keep-alive, Upgrade", "upgrade: " + to, "sec-websocket-version: 13",
-			"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==", "x-session-id: " + session, "x-test-id: " + mark, "", ""}
+		return []string{
+			"GET " + path + " HTTP/1.1", "host: x", "connection: keep-alive, Upgrade", "upgrade: " + to, "sec-websocket-version: 13",
+			"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==", "x-session-id: " + session, "x-test-id: " + mark, "", "",
+		}
 	}
 	eachState(t, s, func(t *testing.T, state string) {
 		sessions := map[string]string{} // the engine of each
@@ -254,8 +256,10 @@ func TestUpgrades(t *testing.T) {
 // h2c asks for HTTP/2 in the way that curl does, and may be answered in HTTP/1.1.
 func h2c(mark string) []string {
 	body := `{` + mine + `}`
-	return []string{"POST /v1/chat/completions HTTP/1.1", "host: x", "connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAAP__",
-		"content-type: application/json", fmt.Sprint("content-length: ", len(body)), "x-test-id: h2c" + mark, "", body}
+	return []string{
+		"POST /v1/chat/completions HTTP/1.1", "host: x", "connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAAP__",
+		"content-type: application/json", fmt.Sprint("content-length: ", len(body)), "x-test-id: h2c" + mark, "", body,
+	}
 }
 
 // echoed sends a megabyte each way at once.

@@ -110,8 +110,10 @@ func FuzzHeaders(f *testing.F) {
 			return // there is one of each, and Envoy has such names refused
 		}
 		fields := []*corev3.HeaderValue{
-			{Key: ":method", RawValue: []byte(method)}, {Key: ":path", RawValue: []byte(path)},
-			{Key: ":authority", RawValue: []byte(host)}, {Key: name, RawValue: []byte(value)},
+			{Key: ":method", RawValue: []byte(method)},
+			{Key: ":path", RawValue: []byte(path)},
+			{Key: ":authority", RawValue: []byte(host)},
+			{Key: name, RawValue: []byte(value)},
 		}
 		h := headOf(&extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: fields}})
 		for i := range table.routes {

@@ -14,7 +14,7 @@ type View struct {
 	Listen     string // "ip:port"
 	BodyLimit  int64  // bytes
 	Idle       time.Duration
-	Models     []string // as clients may call them
+	Models     []string    // as clients may call them
 	Origins    []string    // of pages from which browsers may ask; "*": any
 	Routes     []ViewRoute // in the order in which they are tried
 	Classes    []ViewClass // by ID
