@@ -58,6 +58,9 @@ func TestAliasesAreSpliced(t *testing.T) {
 				t.Errorf("%s: the header says %d bytes, want %d", mark, got.length, length)
 			}
 		}
+		if state == "alive" {
+			retriedAlias(t, s, engines)
+		}
 		if r := sendPlea(t, client, s, state+"/itself", plea{body: `{"model":"llama-3.3-70b"}`}); !r.OK() {
 			t.Errorf("%s: the model itself: %v", state, &r)
 		}
@@ -72,6 +75,32 @@ func TestAliasesAreSpliced(t *testing.T) {
 		if seen := engines.of(mark); len(seen) != 0 {
 			t.Errorf("%s reached an engine", mark)
 		}
+	}
+}
+
+// retriedAlias holds that further engines are sent the same body as the first.
+func retriedAlias(t *testing.T, s *stage.Stage, engines witnesses) {
+	t.Helper()
+	client := stage.NewClient()
+	retried := 0
+	for i := range 12 { // conversations, of which about half are at home elsewhere
+		mark := fmt.Sprint("retried", i)
+		body := fmt.Sprintf(`{"user":"u%d","model":"gpt-4o"}`, i)
+		if r := sendPlea(t, client, s, mark, plea{body: body, headers: map[string]string{only: engines[0].address}}); !r.OK() {
+			t.Errorf("%s: %v", mark, &r)
+		}
+		seen := engines.of(mark)
+		for _, x := range seen {
+			if want := strings.Replace(body, "gpt-4o", "llama-3.3-70b", 1); string(x.body) != want {
+				t.Errorf("%s: an engine of %d read %q", mark, len(seen), x.body)
+			}
+		}
+		if len(seen) > 1 {
+			retried++
+		}
+	}
+	if retried == 0 {
+		t.Error("of twelve requests none was retried")
 	}
 }
 

@@ -1,12 +1,14 @@
 package deploy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -115,4 +117,39 @@ func TestUploadsDoNotFillEnvoy(t *testing.T) {
 		r := sendPlea(t, client, s, "again", small)
 		return r.OK()
 	})
+}
+
+// More clients than an Envoy may have at once are turned away as they come, and those
+// that are there are served.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	const most = 20
+	s, _ := startWitnesses(t, stage.Options{BootstrapFlags: []string{"--max-connections", strconv.Itoa(most)}})
+	var held []wire
+	closed := func(w wire) bool {
+		check(t, w.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+		_, err := w.Conn.Read(make([]byte, 1))
+		return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	}
+	eventually(t, "a connection is turned away", 10*time.Second, func() bool {
+		w := dial(t, s)
+		if closed(w) {
+			return true
+		}
+		held = append(held, w)
+		return false
+	})
+	if len(held) < most/2 || len(held) > most {
+		t.Errorf("%d connections were held, want about %d", len(held), most)
+	}
+	last := held[len(held)-1]
+	check(t, last.SetReadDeadline(time.Now().Add(10*time.Second)))
+	last.say(t, "GET /v1/models HTTP/1.1", "host: x", "", "")
+	if status := last.status(t); status != 200 {
+		t.Errorf("one that is held gets %d", status)
+	}
+	for _, w := range held {
+		w.Close()
+	}
+	eventually(t, "others are let in", 10*time.Second, func() bool { return !closed(dial(t, s)) })
 }

@@ -19,8 +19,11 @@ import (
 // pathsFleet has five engines of which the test has every request and byte.
 const pathsFleet = "testdata/paths.yaml"
 
-// hold is the header of a request that an engine takes and never answers.
-const hold = "x-test-hold"
+// Headers of a test's requests to engines.
+const (
+	hold = "x-test-hold" // take it and never answer
+	only = "x-test-only" // the address of the one engine that is not to answer 503
+)
 
 // witness is an engine of the test's own. It takes every method and path, and keeps
 // what it was asked.
@@ -63,6 +66,9 @@ func (w *witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out.Header().Set("content-type", "application/json")
+	if one := r.Header.Get(only); one != "" && one != w.address {
+		out.WriteHeader(http.StatusServiceUnavailable)
+	}
 	fmt.Fprintf(out, `{"engine":%q}`, w.address)
 }
 
