@@ -99,7 +99,7 @@ func (p *PlanStatus) attention(r fleet.Round, a *list) {
 	case fleet.Held:
 		a.add("the last plan is held: %s", p.Why)
 	case fleet.Shedding:
-		a.add("the plan sheds, capacity is short: %s", p.Why)
+		a.add("the plan sheds: %s", p.Why)
 	case fleet.Routed:
 		if p.Why != "" {
 			a.add("policy %q heeds no capacity: %s", p.Policy, p.Why)

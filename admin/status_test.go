@@ -102,7 +102,7 @@ func TestAttention(t *testing.T) {
 		},
 		"shedding": {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { r.Plan.Status, r.Plan.Why = fleet.Shedding, "full" },
-			want:   []string{"the plan sheds, capacity is short: full"},
+			want:   []string{"the plan sheds: full"},
 		},
 		"a policy that overloads": {
 			change: func(r *fleet.Round, _ *[]fleet.Client) {

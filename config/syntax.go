@@ -17,7 +17,7 @@ const unread = "correct it here; the rest of the file was not read"
 
 // parse turns the text into its root node. Where it cannot, it reports why.
 func (d *document) parse(data []byte) (node, bool) {
-	root, at, bad := d.tree(data)
+	root, at, bad := d.tree(bytes.TrimPrefix(data, []byte("\ufeff"))) // some editors put a mark of UTF-8 there
 	if bad != nil {
 		d.report(at, *bad)
 		return node{}, false

@@ -21,6 +21,9 @@ const unmoved = 1.0 / fleet.WeightScale
 // noticed is the fraction of traffic from which on a move is one that people ask about.
 const noticed = 0.005
 
+// noticedShed is the part of what is refused by which that must change likewise.
+const noticedShed = 0.05
+
 // compare says how a plan differs from the one before it, nil if there was none.
 func compare(before, after *fleet.Plan) change {
 	if before == nil {

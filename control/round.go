@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"errors"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,17 +38,22 @@ func (l *Loop) round() time.Duration {
 }
 
 // noteTurn keeps what was believed around the last change of plan that people notice:
-// traffic moved, or refusals began or ended. Rounds that hold the plan change nothing.
+// traffic moved, or other amounts are refused. Rounds that hold the plan change nothing.
 func (l *Loop) noteTurn(now time.Time, s *fleet.State, plan *fleet.Plan) {
 	before := l.believed
 	l.believed = s
 	if before == nil || l.plan == nil || plan == nil {
 		return
 	}
-	refusals := (plan.ShedRps() > 0) != (l.plan.ShedRps() > 0)
-	if refusals || fleet.Moved(l.plan, plan) >= noticed {
+	if refusedOtherwise(l.plan, plan) || fleet.Moved(l.plan, plan) >= noticed {
 		l.turn = &fleet.Turn{At: now, Before: before, After: s, From: l.plan, To: plan}
 	}
+}
+
+// refusedOtherwise says whether people notice that a plan refuses more or less.
+func refusedOtherwise(before, after *fleet.Plan) bool {
+	was, is := before.ShedRps(), after.ShedRps()
+	return math.Abs(is-was) > noticedShed*max(is, was)
 }
 
 // elapsedSeconds is the time since the last plan was made; 0: an earlier process

@@ -32,7 +32,9 @@ func TestTurns(t *testing.T) {
 		{plan(fleet.Optimal, 0.6, 0), 2},
 		{nil, 2},
 		{plan(fleet.Shedding, 0.6, 1), 6},
-		{plan(fleet.Optimal, 0.6, 0), 7},
+		{plan(fleet.Shedding, 0.6, 1.02), 6},
+		{plan(fleet.Shedding, 0.6, 2), 8},
+		{plan(fleet.Optimal, 0.6, 0), 9},
 	} {
 		states[i] = &fleet.State{}
 		at := start.Add(time.Duration(i) * time.Second)

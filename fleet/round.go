@@ -16,8 +16,8 @@ type Round struct {
 	Shadow      *Shadow   // what the second policy did last; nil: nothing yet, or there is none
 }
 
-// Turn is a change of plan that people notice: traffic moved, or refusals began or
-// ended.
+// Turn is a change of plan that people notice: traffic moved, or other amounts are
+// refused.
 type Turn struct {
 	At            time.Time
 	Before, After *State // what was believed in the round before, and in that of the change

@@ -224,6 +224,9 @@ func (e *explanation) pools() []fleet.PoolWhy {
 // limits says of each of a pool's limits that shapes the plan what it costs.
 func (e *explanation) limits(p *pool) []string {
 	out := []string{}
+	if p.capped && e.routing.full(p) {
+		out = append(out, "max: kept, and no replica more would be used")
+	}
 	for _, b := range e.bounds {
 		price := e.dual(b.row)
 		if b.pool != p.index || price == 0 {

@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,5 +124,17 @@ func TestLimits(t *testing.T) {
 				t.Errorf("%v RPS are refused, want %v", got, tt.shed)
 			}
 		})
+	}
+}
+
+// A pool that is full by its operator's limit alone is called that.
+func TestAMaxIsNamed(t *testing.T) {
+	s := talk()
+	s.Fleet.Pools[0].MaxRps = 40
+	if plan := mustPlan(t, s); !strings.Contains(plan.Why, "A (by its max)") {
+		t.Errorf("why %q, want A's max named", plan.Why)
+	}
+	if e := mustExplain(t, s); len(e.Pools[0].Limits) != 1 || !strings.HasPrefix(e.Pools[0].Limits[0], "max: kept") {
+		t.Errorf("limits of A: %q, want its max", e.Pools[0].Limits)
 	}
 }

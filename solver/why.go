@@ -48,7 +48,10 @@ func (r *routing) full(p *pool) bool { return r.work[p.index] >= p.capacity*(1-1
 func (r *routing) fullOptions(st *stream) []string {
 	var out []string
 	for _, o := range st.options {
-		if o.ready() && r.full(o.pool) {
+		switch {
+		case o.ready() && r.full(o.pool) && o.pool.capped:
+			out = append(out, string(o.pool.ID)+" (by its max)")
+		case o.ready() && r.full(o.pool):
 			out = append(out, string(o.pool.ID))
 		}
 	}
