@@ -104,33 +104,33 @@ func TestAFullEngineTurnsConversationsAway(t *testing.T) {
 
 	c.turn(append(early, late...)...)
 	away := c.where(early)
-	turned := 0
+	var turned []string
 	for name, e := range c.at {
 		switch was := before[name]; {
 		case e == full:
 			t.Errorf("%s went to the engine whose queue is full", name)
 		case was == full:
-			turned++
+			turned = append(turned, name)
 		case was != "" && was != e:
 			t.Errorf("%s moved from %s to %s, neither of which is full", name, was, e)
 		}
 	}
-	if turned == 0 {
+	if len(turned) == 0 {
 		t.Fatal("nobody was turned away: the test shows nothing")
 	}
 
 	leave()
 	queue.Wait()
 	eventually(t, "weir-extproc knows that the queue is gone", 10*time.Second, fills("0"))
-	c.turn(early...)
-	for _, name := range early {
+	c.turn(turned...)
+	for _, name := range turned {
 		if c.at[name] != away[name] {
 			t.Errorf("%s moved from %s to %s as soon as the queue was gone", name, away[name], c.at[name])
 		}
 	}
 	eventually(t, "those that were turned away are back", 40*time.Second, func() bool {
-		c.turn(early...)
-		for _, name := range early {
+		c.turn(turned...)
+		for _, name := range turned {
 			if c.at[name] != away[name] && c.at[name] != before[name] {
 				t.Errorf("%s is at %s, which is new to it", name, c.at[name])
 			}
@@ -140,7 +140,13 @@ func TestAFullEngineTurnsConversationsAway(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("%d of %d conversations were turned away and came back", turned, len(early))
+	c.turn(early...)
+	for _, name := range early {
+		if c.at[name] != before[name] {
+			t.Errorf("%s ends at %s, where it was not before", name, c.at[name])
+		}
+	}
+	t.Logf("%d of %d conversations were turned away and came back", len(turned), len(early))
 	noTimeouts(t, s)
 }
 

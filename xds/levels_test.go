@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,9 @@ import (
 // askAll is a client that asks for everything, by wildcard, as its role may.
 func (s *served) askAll(t *testing.T, node *corev3.Node) *probe {
 	t.Helper()
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(s.dial(t)).DeltaAggregatedResources(t.Context())
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(s.dial(t)).DeltaAggregatedResources(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,3 +77,65 @@ func TestNoAdmin(t *testing.T) {
 		t.Errorf("without an address: %v", err)
 	}
 }
+
+// Levels reach the server without a new view, which is made of other resources alone.
+func TestLevelsMakeNoTable(t *testing.T) {
+	v := &fleet.View{
+		FrontEnd: "eu", Listen: "127.0.0.1:1", BodyLimit: 1 << 20,
+		Routes: []fleet.ViewRoute{{Class: "chat", Rule: fleet.Rule{Path: "/"}}},
+		Classes: []fleet.ViewClass{{ID: "chat", Admitted: 1, Pools: []fleet.ViewPool{{
+			ID: "a", Weight: fleet.WeightScale, Engines: []fleet.ViewEngine{{ID: "10.0.0.1:80"}, {ID: "10.0.0.2:80"}, {ID: "10.0.0.3:80"}},
+		}}}},
+	}
+	plan, err := envoy.Encode(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newParts(options{slowAfter: time.Minute}, zap.NewNop())
+	registry := admin.NewRegistry()
+	if err := p.server.RegisterMetrics(registry); err != nil {
+		t.Fatal(err)
+	}
+	tell := func(round int64, queued float64) {
+		t.Helper()
+		pool := fleet.PoolLevels{ID: "a", Print: fleet.FingerprintOf([]fleet.EngineID{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"})}
+		pool.Engines = []fleet.EngineLevels{{Queued: fleet.Known(queued)}, {Queued: fleet.Known(0)}, {Queued: fleet.Known(0)}}
+		layers, err := envoy.EncodeLevels(&fleet.Levels{Round: round, Tick: time.Second, Pools: []fleet.PoolLevels{pool}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := *plan
+		all.Runtimes = append(layers, plan.Runtimes...)
+		if err := p.swap(&all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := func() float64 {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "weir_extproc_engines_full" {
+				return f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		return -1
+	}
+	tell(1, 20)
+	first := p.taken
+	if got := full(); got != 1 {
+		t.Errorf("%v engines are full, want the one with a queue", got)
+	}
+	tell(2, 0)
+	if got := full(); got != 0 || p.taken != first {
+		t.Errorf("%v engines are full, want none; the view is made anew: %v", got, p.taken != first)
+	}
+	if plan, err = envoy.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	if tell(3, 0); p.taken == first {
+		t.Error("no new view of new resources")
+	}
+}
