@@ -6,7 +6,7 @@ import (
 
 func (r *reader) options(n node) {
 	m := n.mapping("policy", "shadow", "tick", "demand", "headroom", "churn", "churnHalving", "minShare", "bodyLimit", "idle", "corsOrigins", "unreadable",
-		"retryPercent", "retryFloor", "healthPath")
+		"retryPercent", "retryFloor", "healthPath", "decisionHeader")
 	r.fleet.Options = fleet.Options{
 		Policy:       m.at("policy").oneOf(fleet.PolicyOptimal, fleet.Policies()...),
 		Shadow:       shadow(m.at("shadow")),
@@ -23,6 +23,7 @@ func (r *reader) options(n node) {
 		RetryPercent: m.at("retryPercent").percent(defaultRetryPercent, 100),
 		RetryFloor:   m.at("retryFloor").integer(defaultRetryFloor, 0, maxRetryFloor),
 		HealthPath:   defaultHealthPath,
+		TellDecision: m.at("decisionHeader").oneOf("false", "false", "true") == "true",
 	}
 	if path := m.at("healthPath"); path.present() {
 		r.fleet.Options.HealthPath = requestPath(path)

@@ -55,7 +55,8 @@ func example() *fleet.View {
 			},
 			{ID: "empty", Admitted: 1, Retry: fleet.RetryBudget{Percent: 50, Floor: 64}},
 		},
-		Unreadable: "batch",
+		Unreadable:   "batch",
+		TellDecision: true,
 	}
 }
 
@@ -103,6 +104,8 @@ func anyView(t *rapid.T) *fleet.View {
 		FrontEnd:  fleet.FrontEndID(rapid.StringMatching(`[a-z]{1,5}`).Draw(t, "front-end")),
 		Listen:    fmt.Sprintf("10.0.0.%d:80", rapid.IntRange(0, 255).Draw(t, "listen")),
 		BodyLimit: rapid.Int64Range(1<<10, 1<<30).Draw(t, "limit"),
+
+		TellDecision: rapid.Bool().Draw(t, "tell"),
 	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "classes") {
 		c := anyClass(t, fleet.ClassID(fmt.Sprintf("class.%d", i)))

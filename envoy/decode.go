@@ -73,6 +73,7 @@ func decodeRoutes(host *routev3.VirtualHost, v *fleet.View) error {
 	for _, origin := range fields[originsKey].GetListValue().GetValues() {
 		v.Origins = append(v.Origins, origin.GetStringValue())
 	}
+	v.TellDecision = fields[decisionKey].GetBoolValue()
 	v.BodyLimit = int64(host.GetRequestBodyBufferLimit().GetValue())
 	for _, r := range host.Routes {
 		if r.Name == "" {

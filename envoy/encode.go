@@ -81,9 +81,18 @@ func seconds(s float64) *durationpb.Duration {
 func u32(n uint32) *wrapperspb.UInt32Value { return wrapperspb.UInt32(n) }
 
 // Version is a short hash of all resources: equal versions, equal content.
-func (r *Resources) Version() string {
+func (r *Resources) Version() string { return versionOf(r.messages()) }
+
+// PlanVersion is a short hash of those that an Envoy and its weir-extproc are both
+// served: routes, endpoints and what is shed and retried, but not how full engines are.
+func (r *Resources) PlanVersion() string {
+	plan := r.WithoutLevels()
+	return versionOf((&Resources{Routes: plan.Routes, Endpoints: plan.Endpoints, Runtimes: plan.Runtimes}).messages())
+}
+
+func versionOf(all []proto.Message) string {
 	hash := xxhash.New()
-	for _, m := range r.messages() {
+	for _, m := range all {
 		_, _ = hash.Write(pack(m).GetValue()) // a hash takes everything
 	}
 	return fmt.Sprintf("%016x", hash.Sum64())

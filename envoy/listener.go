@@ -70,7 +70,7 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 }
 
 func httpFilters(v *fleet.View) []*hcmv3.HttpFilter {
-	filters := append(browserFilters(v.Origins), discreetFilter(), extProcFilter(), bodyModelFilter(v), pickFilter(), usageFilter(v))
+	filters := append(browserFilters(v.Origins), discreetFilter(v), extProcFilter(), bodyModelFilter(v), pickFilter(), usageFilter(v))
 	if follows(v) {
 		filters = append(filters, wholeFilter())
 	}
@@ -224,11 +224,17 @@ func skip() *matcherv3.Matcher_OnMatch {
 
 // discreetFilter strips our headers from responses. It stands before pickFilter,
 // and so comes after it on the way back: that one tells the client the address of
-// its engine, in a header that a route cannot remove.
-func discreetFilter() *hcmv3.HttpFilter {
-	return filter("discreet", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-		ResponseMutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)},
-	}})
+// its engine, in a header that a route cannot remove. What the fleet file has clients
+// told is put there after that; it is of the decision, so that there is nothing to
+// tell where weir-extproc did not decide.
+func discreetFilter(v *fleet.View) *hcmv3.HttpFilter {
+	mutations := []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)}
+	if v.TellDecision {
+		mutations = append(mutations, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{
+			Append: header(HeaderDecision, "%DYNAMIC_METADATA("+Namespace+":"+DecisionKey+")%"),
+		}})
+	}
+	return filter("discreet", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: mutations}})
 }
 
 // pickFilter takes weir-extproc's first choice. Unlike override_host it heeds the

@@ -30,6 +30,9 @@ const (
 	HeaderAffinity = "x-weir-affinity" // the hashed affinity key, Maglev's input
 	HeaderFeatures = "x-weir-features" // what the body asks for: FeatureTools, FeatureVision
 	HeaderContext  = "x-weir-context"  // tokens of the prompt, estimated
+	// HeaderDecision tells a client how its request was decided, where the fleet file
+	// has it told.
+	HeaderDecision = "x-weir-decision"
 	// HeaderGateway is the routing header of another protocol, stripped as well.
 	HeaderGateway = "x-gateway-destination-endpoint"
 )
@@ -45,9 +48,10 @@ const (
 
 // Names of resources, metadata and runtime keys.
 const (
-	Namespace    = "weir" // of dynamic, route and endpoint metadata
-	NextKey      = "next" // dynamic metadata: "ip:port,ip:port", one alternative per further attempt
-	FollowKey    = "key"  // dynamic metadata: the hashed affinity key in hex, of requests whose answers may be followed
+	Namespace    = "weir"     // of dynamic, route and endpoint metadata
+	NextKey      = "next"     // dynamic metadata: "ip:port,ip:port", one alternative per further attempt
+	DecisionKey  = "decision" // dynamic metadata: the value of HeaderDecision
+	FollowKey    = "key"      // dynamic metadata: the hashed affinity key in hex, of requests whose answers may be followed
 	ListenerName = "weir"
 	RouteName    = "weir" // of the one RouteConfiguration
 	RuntimeName  = "weir" // of the RTDS layer

@@ -25,6 +25,7 @@ import (
 const (
 	frontEndKey   = "front-end"
 	originsKey    = "origins"
+	decisionKey   = "decision"
 	priorityKey   = "priority"
 	affinityKey   = "affinity"
 	unreadableKey = "unreadable"
@@ -51,7 +52,7 @@ func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
 			Name:                   RouteName,
 			Domains:                []string{"*"},
 			Routes:                 routes,
-			Metadata:               metadata(map[string]any{frontEndKey: string(v.FrontEnd), originsKey: list(v.Origins)}),
+			Metadata:               metadata(map[string]any{frontEndKey: string(v.FrontEnd), originsKey: list(v.Origins), decisionKey: v.TellDecision}),
 			RequestBodyBufferLimit: wrapperspb.UInt64(uint64(v.BodyLimit)),
 		}},
 	}

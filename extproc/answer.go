@@ -96,11 +96,15 @@ func fitsHeader(model string) bool {
 }
 
 // metadata is what is for Envoy's filters and logs: the engines for further attempts,
-// as override_host reads them, and the key of an answer that may be followed.
+// as override_host reads them, the key of an answer that may be followed, and what the
+// client is told.
 func (d *decision) metadata() *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	if d.choice.n > 1 {
 		fields[envoy.NextKey] = structpb.NewStringValue(next(d.choice.engines[1:d.choice.n]))
+	}
+	if d.told != "" {
+		fields[envoy.DecisionKey] = structpb.NewStringValue(d.told)
 	}
 	if d.followable {
 		fields[envoy.FollowKey] = structpb.NewStringValue(string(inHex(d.key.hash)))

@@ -19,6 +19,7 @@ type decision struct {
 	refusal *refusal // nil: it is let in
 
 	features   features // zero: not read, or of no interest
+	told       string   // what the client is told of it; empty: nothing
 	followable bool     // its answer is a response that the next request may follow
 }
 
@@ -60,6 +61,9 @@ func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 		d.refusal = shed(d.key.hash)
 	default:
 		d.choice = s.choice(t.first(&s, &d))
+		if t.tell {
+			d.told = t.told(&d, &s)
+		}
 		d.followable = d.class.follows && strings.HasSuffix(h.path, envoy.ResponsesPath)
 	}
 	return d

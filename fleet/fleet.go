@@ -196,6 +196,7 @@ type Options struct {
 	RetryPercent float64       // retries allowed, % of the requests in flight
 	RetryFloor   int           // retries allowed at once at one Envoy, however little is in flight
 	HealthPath   string        // path of the engines' health checks
+	TellDecision bool          // clients are told in a header how their requests were decided
 }
 
 // Eligible says whether a pool may serve a class at all: models, capabilities,

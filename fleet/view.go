@@ -19,6 +19,9 @@ type View struct {
 	Routes     []ViewRoute // in the order in which they are tried
 	Classes    []ViewClass // by ID
 	Unreadable ClassID     // where requests go whose model cannot be read; empty: 400
+
+	TellDecision bool   // clients are told how their requests were decided
+	Plan         string // version of the resources that it was read from; empty: of none, or not asked for
 }
 
 // ViewRoute sends what matches one rule to a class.
@@ -92,12 +95,14 @@ func (p *ViewPool) EngineWeight() uint32 {
 func NewView(s *State, plan *Plan, id FrontEndID) *View {
 	f := s.Fleet
 	v := &View{
-		FrontEnd:   id,
-		Listen:     f.FrontEnd(id).Listen,
-		BodyLimit:  f.Options.BodyLimit,
-		Idle:       f.Options.Idle,
-		Origins:    f.Options.Origins,
-		Unreadable: f.Options.Unreadable,
+		FrontEnd:  id,
+		Listen:    f.FrontEnd(id).Listen,
+		BodyLimit: f.Options.BodyLimit,
+		Idle:      f.Options.Idle,
+		Origins:   f.Options.Origins,
+
+		TellDecision: f.Options.TellDecision,
+		Unreadable:   f.Options.Unreadable,
 	}
 	for i := range f.Classes {
 		c := &f.Classes[i]

@@ -114,6 +114,9 @@ func (p *parts) swap(r *envoy.Resources) error {
 		if err != nil {
 			return err
 		}
+		if v.TellDecision {
+			v.Plan = plan.PlanVersion()
+		}
 		p.outcomes.Swap(v)
 		p.prober.Swap(v)
 		p.server.Swap(extproc.NewTable(v))

@@ -72,6 +72,7 @@ type snapshot struct {
 	FrontEnd fleet.FrontEndID `json:"frontEnd"`
 	Listen   string           `json:"listen"`
 	Version  string           `json:"version"`
+	Plan     string           `json:"plan"` // version of what weir-extproc is served too, as x-weir-decision has it
 	Classes  []snapshotClass  `json:"classes"`
 }
 
@@ -125,11 +126,12 @@ func fetchView(ctx context.Context, target string, id fleet.FrontEndID) (*snapsh
 	if err != nil {
 		return nil, fmt.Errorf("what %s serves to %q: %w", target, id, err)
 	}
+	v.Plan = taken.PlanVersion()
 	return newSnapshotOf(v, taken.Version()), nil
 }
 
 func newSnapshotOf(v *fleet.View, version string) *snapshot {
-	s := &snapshot{FrontEnd: v.FrontEnd, Listen: v.Listen, Version: version}
+	s := &snapshot{FrontEnd: v.FrontEnd, Listen: v.Listen, Version: version, Plan: v.Plan}
 	for _, c := range v.Classes {
 		sc := snapshotClass{Class: c.ID, Priority: c.Priority, Admitted: c.Admitted}
 		for _, r := range v.Routes {
@@ -184,7 +186,7 @@ func describeRule(r fleet.Rule) string {
 }
 
 func snapshotTable(w *tabwriter.Writer, s *snapshot) {
-	row(w, "front-end %s on %s, version %s\n", s.FrontEnd, s.Listen, s.Version)
+	row(w, "front-end %s on %s, version %s, plan %s\n", s.FrontEnd, s.Listen, s.Version, s.Plan)
 	row(w, "CLASS\tADMITTED\tPOOL\tSHARE\tPRIORITY\tENGINE\tWEIGHT\tHEALTH")
 	for _, c := range s.Classes {
 		class := fmt.Sprintf("%s\t%.2f%%", c.Class, 100*c.Admitted)

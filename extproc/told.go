@@ -1,0 +1,30 @@
+package extproc
+
+import (
+	"fmt"
+)
+
+// told is what a client is told of the decision about its request: a dictionary of
+// structured fields (RFC 9651). None of its texts has a quote or a backslash.
+func (t *Table) told(d *decision, s *selection) string {
+	e := d.choice.first()
+	out := fmt.Sprintf("class=%q, key=%q, engine=%q, plan=%q", d.class.id, t.sources[d.key.source], e.id, t.plan)
+	if rank := s.rankOf(e); rank > 0 {
+		out += fmt.Sprintf(", rank=%d", rank)
+	}
+	return out + ", penalty=1.0" // none is known yet
+}
+
+// rankOf is the place that a key gives an engine in the pool that it belongs to: 1 is
+// its own. 0: it is of another pool, or not among the best.
+func (s *selection) rankOf(e *engine) int {
+	if e == s.own {
+		return 1
+	}
+	for place := range s.best().n {
+		if s.engine(place) == e {
+			return place + 1
+		}
+	}
+	return 0
+}
