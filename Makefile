@@ -41,7 +41,7 @@ demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control
 # testdata, where the ordinary tests try it from then on.
 .PHONY: test
 test: setup lint ## Lint, run all tests with the race detector, fuzz for a minute
-	packages=$$(go list ./... | grep -v '^weir/deploy'); go test -race $$packages
+	packages=$$(go list ./... | grep -v '^weir/deploy'); go test -race -timeout 20m $$packages
 	go test -race -count=1 -timeout 20m ./deploy/...
 	$(MAKE) --no-print-directory fuzz
 
