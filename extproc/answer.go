@@ -10,7 +10,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"weir/envoy"
 	"weir/extproc/wire"
@@ -19,11 +18,11 @@ import (
 // maxModelHeader bounds the model name that is sent on in a header, in bytes.
 const maxModelHeader = 1024
 
-// reply is an answer to the headers or to the body: one of both is nil.
+// reply is an answer to the headers or to the body: one of these is not nil.
 type reply struct {
+	admission *wire.Admission
 	common    *extprocv3.CommonResponse
 	immediate *extprocv3.ImmediateResponse
-	metadata  *structpb.Struct
 }
 
 func pass() reply { return reply{common: &extprocv3.CommonResponse{}} }
@@ -31,54 +30,45 @@ func pass() reply { return reply{common: &extprocv3.CommonResponse{}} }
 // admit tells Envoy where the request goes. The route is chosen again, as it
 // depends on the headers that are set here.
 func admit(d *decision) reply {
-	headers := []*corev3.HeaderValueOption{
-		header(envoy.HeaderAdmitted, []byte("1")),
-		header(envoy.HeaderPick, d.choice.first().pick),
-		header(envoy.HeaderAffinity, inHex(d.key.hash)),
-	}
+	a := &wire.Admission{Namespace: envoy.Namespace}
+	a.Set(envoy.HeaderAdmitted, "1")
+	a.Set(envoy.HeaderPick, d.choice.first().pick)
+	a.Set(envoy.HeaderAffinity, inHex(d.key.hash))
 	if fitsHeader(d.model) {
-		headers = append(headers, header(envoy.HeaderModel, []byte(d.model)))
+		a.Set(envoy.HeaderModel, d.model)
 	}
-	headers = append(headers, d.features.headers()...)
-	return reply{
-		common: &extprocv3.CommonResponse{
-			HeaderMutation:  &extprocv3.HeaderMutation{SetHeaders: headers},
-			ClearRouteCache: true,
-		},
-		metadata: d.metadata(),
-	}
+	d.features.tell(a)
+	d.note(a)
+	return reply{admission: a}
 }
 
-func inHex(hash uint64) []byte {
-	return hex.AppendEncode(nil, binary.BigEndian.AppendUint64(nil, hash))
+func inHex(hash uint64) string {
+	return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, hash))
 }
 
 // withBody replaces the body, and the header that says its length if there is one:
 // Envoy gives up a request whose header says another.
 func (r reply) withBody(body []byte, saysLength bool) reply {
 	if saysLength {
-		length := strconv.AppendInt(nil, int64(len(body)), 10)
-		r.common.HeaderMutation.SetHeaders = append(r.common.HeaderMutation.SetHeaders, header("content-length", length))
+		r.admission.Set("content-length", strconv.Itoa(len(body)))
 	}
-	r.common.BodyMutation = &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}
+	r.admission.Body = body
 	return r
 }
 
-// headers tell Envoy what rules may ask of the body.
-func (f *features) headers() []*corev3.HeaderValueOption {
-	var out []*corev3.HeaderValueOption
+// tell tells Envoy what rules may ask of the body.
+func (f *features) tell(a *wire.Admission) {
 	switch {
 	case f.tools && f.vision:
-		out = append(out, header(envoy.HeaderFeatures, []byte(envoy.FeatureTools+","+envoy.FeatureVision)))
+		a.Set(envoy.HeaderFeatures, envoy.FeatureTools+","+envoy.FeatureVision)
 	case f.tools:
-		out = append(out, header(envoy.HeaderFeatures, []byte(envoy.FeatureTools)))
+		a.Set(envoy.HeaderFeatures, envoy.FeatureTools)
 	case f.vision:
-		out = append(out, header(envoy.HeaderFeatures, []byte(envoy.FeatureVision)))
+		a.Set(envoy.HeaderFeatures, envoy.FeatureVision)
 	}
 	if n := f.context(); n > 0 {
-		out = append(out, header(envoy.HeaderContext, strconv.AppendInt(nil, int64(n), 10)))
+		a.Set(envoy.HeaderContext, strconv.Itoa(n))
 	}
-	return out
 }
 
 func header(name string, value []byte) *corev3.HeaderValueOption {
@@ -95,34 +85,30 @@ func fitsHeader(model string) bool {
 		strings.IndexFunc(model, unicode.IsControl) < 0
 }
 
-// metadata is what is for Envoy's filters and logs: the engines for further attempts,
+// note notes what is for Envoy's filters and logs: the engines for further attempts,
 // as override_host reads them, the key of an answer that may be followed, and what the
 // client is told.
-func (d *decision) metadata() *structpb.Struct {
-	fields := map[string]*structpb.Value{}
+func (d *decision) note(a *wire.Admission) {
 	if d.choice.n > 1 {
-		fields[envoy.NextKey] = structpb.NewStringValue(next(d.choice.engines[1:d.choice.n]))
+		a.Note(envoy.NextKey, addresses(d.choice.engines[1:d.choice.n]))
 	}
 	if d.told != "" {
-		fields[envoy.DecisionKey] = structpb.NewStringValue(d.told)
+		a.Note(envoy.DecisionKey, d.told)
 	}
 	if d.followable {
-		fields[envoy.FollowKey] = structpb.NewStringValue(string(inHex(d.key.hash)))
+		a.Note(envoy.FollowKey, inHex(d.key.hash))
 	}
-	if len(fields) == 0 {
-		return nil
-	}
-	return &structpb.Struct{Fields: map[string]*structpb.Value{
-		envoy.Namespace: structpb.NewStructValue(&structpb.Struct{Fields: fields}),
-	}}
 }
 
-func next(engines []*engine) string {
-	addresses := make([]string, len(engines))
+func addresses(engines []*engine) string {
+	var list []byte
 	for i, e := range engines {
-		addresses[i] = string(e.id)
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, e.id...)
 	}
-	return strings.Join(addresses, ",")
+	return string(list)
 }
 
 // refuse has Envoy answer the client.
@@ -140,34 +126,40 @@ func refuse(r *refusal) reply {
 }
 
 // askForBody has Envoy send the body of this one request, whole.
-func askForBody() *extprocv3.ProcessingResponse {
-	out := onRequestHeaders(pass())
-	out.ModeOverride = envoy.BodyMode()
-	return out
+var askForBody = wire.Prepare(&extprocv3.ProcessingResponse{
+	Response: &extprocv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{}},
+	},
+	ModeOverride: envoy.BodyMode(),
+})
+
+// onRequestHeaders is the message that a reply to the headers is sent in.
+func onRequestHeaders(r reply) any {
+	if r.common == nil {
+		return r.toAny(wire.RequestHeaders)
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: &extprocv3.HeadersResponse{Response: r.common},
+	}}
 }
 
-func onRequestHeaders(r reply) *extprocv3.ProcessingResponse {
+// onRequestBody is the message that a reply to the body is sent in.
+func onRequestBody(r reply) any {
+	if r.common == nil {
+		return r.toAny(wire.RequestBody)
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+		RequestBody: &extprocv3.BodyResponse{Response: r.common},
+	}}
+}
+
+// toAny is the message of a reply that differs in nothing else.
+func (r reply) toAny(kind wire.Kind) any {
 	if r.immediate != nil {
 		return immediately(r.immediate)
 	}
-	return &extprocv3.ProcessingResponse{
-		DynamicMetadata: r.metadata,
-		Response: &extprocv3.ProcessingResponse_RequestHeaders{
-			RequestHeaders: &extprocv3.HeadersResponse{Response: r.common},
-		},
-	}
-}
-
-func onRequestBody(r reply) *extprocv3.ProcessingResponse {
-	if r.immediate != nil {
-		return immediately(r.immediate)
-	}
-	return &extprocv3.ProcessingResponse{
-		DynamicMetadata: r.metadata,
-		Response: &extprocv3.ProcessingResponse_RequestBody{
-			RequestBody: &extprocv3.BodyResponse{Response: r.common},
-		},
-	}
+	r.admission.Answers = kind
+	return r.admission
 }
 
 func immediately(m *extprocv3.ImmediateResponse) *extprocv3.ProcessingResponse {
@@ -175,7 +167,7 @@ func immediately(m *extprocv3.ImmediateResponse) *extprocv3.ProcessingResponse {
 }
 
 // empty answers a message of any kind with its own kind, changing nothing.
-func empty(kind wire.Kind) *extprocv3.ProcessingResponse {
+func empty(kind wire.Kind) any {
 	out := &extprocv3.ProcessingResponse{}
 	switch kind {
 	case wire.RequestHeaders:

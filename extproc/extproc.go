@@ -235,7 +235,7 @@ func (s *Server) ended(err error) error {
 const timeOneIn = 8
 
 // timed replies to one message and notes of some how long their decision took.
-func (s *Server) timed(ctx context.Context, x *exchange, m *wire.Request) *extprocv3.ProcessingResponse {
+func (s *Server) timed(ctx context.Context, x *exchange, m *wire.Request) any {
 	if x.phase == settled || rand.Uint32N(timeOneIn) != 0 {
 		return s.answer(ctx, x, m)
 	}
@@ -249,7 +249,7 @@ func (s *Server) timed(ctx context.Context, x *exchange, m *wire.Request) *extpr
 
 // answer replies to one message; not at all (nil) where nobody waits any more. What
 // needs no decision is waved through.
-func (s *Server) answer(ctx context.Context, x *exchange, m *wire.Request) *extprocv3.ProcessingResponse {
+func (s *Server) answer(ctx context.Context, x *exchange, m *wire.Request) any {
 	switch {
 	case m.Kind == wire.RequestHeaders && x.phase == fresh:
 		return s.onHeaders(x, m)
@@ -259,7 +259,7 @@ func (s *Server) answer(ctx context.Context, x *exchange, m *wire.Request) *extp
 	return empty(m.Kind)
 }
 
-func (s *Server) onHeaders(x *exchange, m *wire.Request) *extprocv3.ProcessingResponse {
+func (s *Server) onHeaders(x *exchange, m *wire.Request) any {
 	x.head = newHead(m)
 	switch x.table.need(&x.head) {
 	case nothing:
@@ -269,7 +269,7 @@ func (s *Server) onHeaders(x *exchange, m *wire.Request) *extprocv3.ProcessingRe
 			return onRequestHeaders(s.settle(x, facts{}, err))
 		}
 		x.phase = awaitingBody
-		return askForBody()
+		return askForBody
 	default:
 		return onRequestHeaders(s.settle(x, facts{}, nil))
 	}
@@ -300,7 +300,7 @@ func (s *Server) letGo(x *exchange) {
 	}
 }
 
-func (s *Server) onBody(ctx context.Context, x *exchange, body []byte) *extprocv3.ProcessingResponse {
+func (s *Server) onBody(ctx context.Context, x *exchange, body []byte) any {
 	if len(body) == 0 && x.head.asks() {
 		x.head.bodyless = true
 		if x.table.need(&x.head) == nothing {

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"weir/extproc/wire"
 	"weir/fleet"
 )
 
@@ -191,10 +194,13 @@ func TestClassByTheBody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			d := decideOn(table, headOf(post(tt.path)), tt.body)
-			told := map[string]string{}
-			for _, h := range d.features.headers() {
-				told[h.GetHeader().GetKey()] = string(h.GetHeader().GetRawValue())
+			var a wire.Admission
+			d.features.tell(&a)
+			var says extprocv3.ProcessingResponse
+			if err := proto.Unmarshal(a.Marshal(), &says); err != nil {
+				t.Fatal(err)
 			}
+			told := mutations(says.GetRequestHeaders().GetResponse())
 			if d.class == nil || string(d.class.id) != tt.class || told["x-weir-features"] != tt.features {
 				t.Errorf("class %v, told %v; want %s, %q", d.class, told, tt.class, tt.features)
 			}

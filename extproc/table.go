@@ -60,7 +60,7 @@ type pool struct {
 
 type engine struct {
 	id    fleet.EngineID
-	pick  []byte // as Envoy's stateful session reads it
+	pick  string // as Envoy's stateful session reads it
 	hash  uint64
 	pool  *pool
 	place int // among the pool's engines
@@ -144,6 +144,6 @@ func newPool(v *fleet.ViewPool) *pool {
 }
 
 func newEngine(id fleet.EngineID, p *pool) engine {
-	pick := base64.StdEncoding.AppendEncode(nil, []byte(id))
+	pick := base64.StdEncoding.EncodeToString([]byte(id))
 	return engine{id: id, pick: pick, hash: hashOf("engine", string(id)), pool: p, live: newLiveEngine(id, p.id)}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"weir/extproc/wire"
 	"weir/fleet"
 )
 
@@ -92,7 +93,7 @@ func BenchmarkTold(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				d := table.decide(h, facts{model: "small"}, nil, 1)
-				d.metadata()
+				d.note(&wire.Admission{})
 			}
 		})
 	}

@@ -2,8 +2,9 @@ package wire
 
 import (
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
+	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 )
 
 // Received is a message that reads itself.
@@ -12,12 +13,33 @@ type Received interface {
 	Unmarshal(mem.BufferSlice) error
 }
 
-// codec leaves to protobuf what does not read itself.
+// Sent is a message that writes itself.
+type Sent interface {
+	// Marshal returns the message's wire form, which nobody changes any more.
+	Marshal() []byte
+}
+
+// Prepared is the wire form of a message that is always the same.
+type Prepared []byte
+
+// Prepare returns a message's wire form. It panics on one that has none.
+func Prepare(m proto.Message) Prepared {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		panic("wire: " + err.Error()) // a message of the program's own
+	}
+	return b
+}
+
+// Marshal implements [Sent].
+func (p Prepared) Marshal() []byte { return p }
+
+// codec leaves to protobuf what does not read or write itself.
 type codec struct{ encoding.CodecV2 }
 
-// Codec returns the codec that a gRPC server must have to receive messages of this
-// package. It is protobuf for all others.
-func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
+// Codec returns the codec that a gRPC server must have for messages that read or
+// write themselves. It is protobuf for all others.
+func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(grpcproto.Name)} }
 
 // Unmarshal implements [encoding.CodecV2].
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
@@ -25,6 +47,14 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return m.Unmarshal(data)
 	}
 	return c.CodecV2.Unmarshal(data, v)
+}
+
+// Marshal implements [encoding.CodecV2].
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if m, ok := v.(Sent); ok {
+		return mem.BufferSlice{mem.SliceBuffer(m.Marshal())}, nil
+	}
+	return c.CodecV2.Marshal(v)
 }
 
 // Contiguous returns data in one piece, which is good until it is freed. Data that
