@@ -140,7 +140,7 @@ func (p *parts) take() fleet.LoadReport {
 // the garbage collector: it waits until as much again was allocated. Little lives
 // here but what is in flight; without the floor it would run every 4 MiB, which is
 // every few hundred requests.
-const heapFloor = 64 << 20 // bytes
+const heapFloor = 16 << 20 // bytes
 
 // serve runs until the context ends. A control plane that is not there yet is
 // waited for; meanwhile Envoy is told that this process is not serving.

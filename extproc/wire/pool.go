@@ -9,7 +9,7 @@ import (
 // what one HTTP/2 frame brings to what few bodies exceed.
 const (
 	leastShift = 14
-	mostShift  = 20
+	mostShift  = 22
 )
 
 // buffers is a pool of buffers whose content is whatever it was. gRPC's own clears
