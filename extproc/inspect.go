@@ -57,11 +57,6 @@ func isJSON(contentType string) bool {
 func (t *Table) read(ctx context.Context, h *head, body []byte) (facts, error) {
 	encoding := h.encoding()
 	if encoding == identity {
-		if len(body) > maxNames*leastName { // a smaller one cannot hold too much
-			if err := new(shape).add(body); err != nil {
-				return facts{}, err
-			}
-		}
 		return t.wanted.read(ctx, body)
 	}
 	packed := bytes.NewReader(body)
@@ -132,19 +127,15 @@ func undeflate(packed *bytes.Reader) (io.ReadCloser, error) {
 
 // inflated reads a decompressor within bounds, and remembers what stopped it.
 type inflated struct {
-	from  io.Reader
-	left  int64 // bytes
-	shape shape
-	err   error
+	from io.Reader
+	left int64 // bytes
+	err  error
 }
 
 func (r *inflated) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	if r.left -= int64(n); r.left < 0 {
 		r.err = errTooLarge
-		return 0, r.err
-	}
-	if r.err = r.shape.add(p[:n]); r.err != nil {
 		return 0, r.err
 	}
 	if err != nil && err != io.EOF {

@@ -27,7 +27,7 @@ type scanner struct {
 	levels []level
 	names  [][]byte     // of the objects that are open
 	gone   func() error // not nil: nobody waits for the end any more
-	values int
+	counts counts
 	err    error // the first; nothing is read behind it
 }
 
@@ -38,12 +38,31 @@ type level struct {
 	many  map[string]struct{} // its names, once there are more than a few
 }
 
-// fail notes the first error, that the text is no JSON at a place.
-func (s *scanner) fail(at int) {
+// stop ends the reading for a reason.
+func (s *scanner) stop(why error) {
 	if s.err == nil {
-		s.err = fmt.Errorf("%w at byte %d", errSyntax, at)
+		s.err = why
 	}
 	s.at = len(s.text)
+}
+
+// fail ends the reading, as the text is no JSON at a place.
+func (s *scanner) fail(at int) {
+	if s.err == nil {
+		s.stop(fmt.Errorf("%w at byte %d", errSyntax, at))
+	}
+}
+
+// value counts a comma or an opening bracket. Once in a while it looks whether anybody
+// waits.
+func (s *scanner) value() {
+	s.counts.values++
+	switch {
+	case s.counts.values > maxValues:
+		s.stop(errTooMany)
+	case s.counts.values%1024 == 0 && s.gone != nil && s.gone() != nil:
+		s.stop(errGone)
+	}
 }
 
 // peek goes over white space and returns the byte that is next, 0 at the end.
@@ -60,10 +79,7 @@ func (s *scanner) peek() byte {
 
 // begin reads the value that is next, or its opening bracket.
 func (s *scanner) begin() (opened bool) {
-	if s.values++; s.values%1024 == 0 && s.gone != nil && s.gone() != nil {
-		s.err, s.at = errGone, len(s.text)
-	}
-	end := 0
+	var end int
 	switch s.peek() {
 	case '{':
 		return s.open('}')
@@ -89,6 +105,7 @@ func (s *scanner) open(end byte) bool {
 	}
 	s.at++
 	s.levels = append(s.levels, level{end: end, names: len(s.names)})
+	s.value()
 	return true
 }
 
@@ -109,6 +126,7 @@ func (s *scanner) more(fresh bool) bool {
 		return true
 	case c == ',':
 		s.at++
+		s.value()
 		return true
 	}
 	s.fail(s.at)
@@ -136,8 +154,16 @@ func (s *scanner) name() []byte {
 		// The string was accepted, so that an error can only be one of UTF-8.
 		name, _ = jsontext.AppendUnquote(nil, s.text[from:end])
 	}
-	if s.at = end; s.repeats(name) {
-		s.err, s.at = errDuplicate, len(s.text)
+	s.at = end
+	s.counts.names++
+	s.counts.nameBytes += end - from - len(`""`)
+	switch {
+	case s.counts.tooMany():
+		s.stop(errTooMany)
+	case s.repeats(name):
+		s.stop(errDuplicate)
+	}
+	if s.err != nil {
 		return nil
 	}
 	if s.peek() != ':' {
