@@ -182,15 +182,21 @@ func (w wire) say(t *testing.T, lines ...string) {
 	check(t, err)
 }
 
-// status reads an answer whole.
+// reply reads an answer whole. One that came early is there even if the connection was
+// reset since.
+func (w wire) reply(t *testing.T) stage.Reply {
+	t.Helper()
+	response, err := http.ReadResponse(w.Reader, nil)
+	check(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	check(t, err)
+	return stage.Reply{Status: response.StatusCode, Header: response.Header, Body: body}
+}
+
 func (w wire) status(t *testing.T) int {
 	t.Helper()
-	r, err := http.ReadResponse(w.Reader, nil)
-	check(t, err)
-	defer r.Body.Close()
-	_, err = io.Copy(io.Discard, r.Body)
-	check(t, err)
-	return r.StatusCode
+	return w.reply(t).Status
 }
 
 // WebSockets go where their headers say, one session to one engine, are counted as
