@@ -37,8 +37,9 @@ func byTest(all []stage.Arrival) map[string][]stage.Arrival {
 // snapshot is what `weir snapshot` prints of a front-end, as far as tests need it.
 type snapshot struct {
 	Classes []struct {
-		Class fleet.ClassID
-		Pools []struct {
+		Class    fleet.ClassID
+		Admitted float64
+		Pools    []struct {
 			Pool    fleet.PoolID
 			Share   float64
 			Engines []struct {
