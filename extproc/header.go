@@ -11,9 +11,9 @@ import (
 // headerSources finds the headers that name conversations in one pass over those
 // of a request: there are a dozen names to look for, and two dozen to look at.
 type headerSources struct {
-	names  []headerSource         // by length
-	until  [maxHeaderName + 2]int // the names of n bytes, or of the longest and more, end at until[n+1]
-	others int                    // the first source of the class that is no header; none: nothing is behind it
+	names  []headerSource           // by length
+	until  [maxHeaderName + 2]uint8 // the names of n bytes, or of the longest and more, end at until[n+1]
+	others int                      // the first source of the class that is no header; none: nothing is behind it
 }
 
 const maxHeaderName = 40 // bytes that names are told apart by
@@ -23,8 +23,8 @@ type headerSource struct {
 	place int // among the class's sources
 }
 
-func newHeaderSources(affinity []source) headerSources {
-	s := headerSources{others: math.MaxInt}
+func newHeaderSources(affinity []source) *headerSources {
+	s := &headerSources{others: math.MaxInt}
 	for i, a := range affinity {
 		switch {
 		case a.kind == fleet.AffinityHeader:
@@ -45,8 +45,16 @@ func newHeaderSources(affinity []source) headerSources {
 func (n *headerSource) length() int { return min(len(n.name), maxHeaderName) }
 
 // first returns the place of the first source that is a header of the request and
-// not empty; without any, one behind all others.
+// not empty; without any, one behind all others. It is asked for twice: before the
+// body, and of the class that is known then, mostly the same.
 func (s *headerSources) first(h *head) int {
+	if h.sought != s {
+		h.sought, h.found = s, s.seek(h)
+	}
+	return h.found
+}
+
+func (s *headerSources) seek(h *head) int {
 	first := math.MaxInt
 	for _, f := range h.fields {
 		length := min(len(f.Name), maxHeaderName)

@@ -37,6 +37,16 @@ func (t *Table) newSource(k fleet.AffinityKey) source {
 	return s
 }
 
+// headerSources are those of a class before it that has the same sources, if any.
+func (t *Table) headerSources(c *class) *headerSources {
+	for _, known := range t.classes {
+		if known != c && slices.Equal(known.affinity, c.affinity) {
+			return known.headers
+		}
+	}
+	return newHeaderSources(c.affinity)
+}
+
 func (t *Table) addSource(name string) int {
 	i := slices.Index(t.sources, name)
 	if i < 0 {

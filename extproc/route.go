@@ -24,6 +24,9 @@ type head struct {
 	host     string
 	path     string // without query
 	bodyless bool
+
+	sought *headerSources // of conversations' names, that were sought last
+	found  int            // the first of them
 }
 
 func newHead(m *wire.Request) head {

@@ -35,9 +35,9 @@ type class struct {
 	admitted float64
 	salt     uint64 // of admission, so that it is independent of the choice of an engine
 	affinity []source
-	headers  headerSources
-	follows  bool    // it wants to know who made a response
-	pools    []share // those that have engines to give traffic to
+	headers  *headerSources // those of a class with the same sources
+	follows  bool           // it wants to know who made a response
+	pools    []share        // those that have engines to give traffic to
 	tally    *tally
 }
 
@@ -97,7 +97,7 @@ func (t *Table) newClass(v *fleet.ViewClass, pools map[fleet.PoolID]*pool) *clas
 		c.affinity = append(c.affinity, t.newSource(k))
 		c.follows = c.follows || k.Kind == fleet.AffinityPrevious
 	}
-	c.headers = newHeaderSources(c.affinity)
+	c.headers = t.headerSources(c)
 	for i := range v.Pools {
 		weight := float64(v.Pools[i].Weight)
 		if weight == 0 {

@@ -14,21 +14,25 @@ type wanted struct {
 
 // field is a place in a body, in the tree of all dotted paths that are wanted.
 type field struct {
-	path  string
-	slots []int // of facts.names that it fills
+	path  string // empty: it is not wanted itself
+	slots []int  // of facts.names that it fills
+	own   int    // which of them is the path's
 	under map[string]*field
 }
 
 // add wants the string at a dotted path, or in the "id" of an object there. It
-// returns the place of its hash in facts.names.
+// returns the place of its hash in facts.names, which classes share.
 func (w *wanted) add(path string) int {
-	slot := w.fields
-	w.fields++
 	f := &w.tree
 	for name := range strings.SplitSeq(path, ".") {
 		f = f.member(name)
 	}
-	f.path = path
+	if f.path != "" {
+		return f.slots[f.own]
+	}
+	slot := w.fields
+	w.fields++
+	f.path, f.own = path, len(f.slots)
 	f.slots = append(f.slots, slot)
 	id := f.member("id")
 	id.slots = append(id.slots, slot)
