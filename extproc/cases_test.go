@@ -90,6 +90,12 @@ var clientSources = map[string]string{
 	"openai-python/010-POST-v1_responses.http":        "body:conversation",
 }
 
+// clientFollows are those that follow a response, which nobody knows here.
+var clientFollows = map[string]bool{
+	"openai-node/002-POST-v1_responses.http":   true,
+	"openai-python/008-POST-v1_responses.http": true,
+}
+
 // Requests as clients' libraries send them are read.
 func TestSharedClients(t *testing.T) {
 	t.Parallel()
@@ -107,6 +113,9 @@ func TestSharedClients(t *testing.T) {
 			source, want := table.sources[d.key.source], cmp.Or(clientSources[name], "fingerprint")
 			if say(d) != "chat: admitted" || source != want {
 				t.Errorf("got %s with model %q, key from %s; want it from %s", say(d), d.model, source, want)
+			}
+			if follows := d.hint == hintMiss; follows != clientFollows[name] || d.hint == hintHit {
+				t.Errorf("follows a response: %v, want %v", follows, clientFollows[name])
 			}
 			again, _ := h.value(retryCount)
 			if got, want := h.clientRetry(), again != "" && again != "0"; got != want {
