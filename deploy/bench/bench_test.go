@@ -103,10 +103,7 @@ func (r *result) cell(l load, way string) *cell {
 func (b *bench) measure(p plan) *result {
 	b.t.Helper()
 	r := &result{plan: p, idle: b.idle(p.idle)}
-	for _, w := range []string{wayWeirHeads, wayWeirBodies} { // until memory has grown
-		check(b.t, summed(p.loads[0].run(b.t, b.way(w), 1, 2*p.slot).errs))
-	}
-	r.streams = p.streams.measure(b)
+	r.streams = p.streams.measure(b, p.loads[0])
 	for _, l := range p.loads {
 		for _, w := range b.ways {
 			r.cells = append(r.cells, &cell{load: l, way: w.name})
@@ -132,7 +129,9 @@ func (b *bench) slot(c *cell, p plan, w *way, seed uint64) {
 	before := w.used(b.t)
 	s := c.load.run(b.t, w, seed, p.slot)
 	after := w.used(b.t)
-	check(b.t, summed(append(warm.errs, s.errs...)))
+	if err := summed(append(warm.errs, s.errs...)); err != nil {
+		b.t.Fatalf("%s, %s: %v", c.load.name, w.name, err)
+	}
 	asked := len(warm.latencies) + len(s.latencies)
 	if got := b.stat(w, statMessages) - messages; got != w.messages*asked {
 		b.t.Errorf("%s, %s: %d messages to ext_proc for %d requests, want %d each", c.load.name, w.name, got, asked, w.messages)

@@ -27,15 +27,17 @@ type streamed struct {
 	envoy, extproc float64   // seconds of CPU
 }
 
-// measure first runs short streams, twice, so that memory has grown to what streams
-// of that number need.
-func (s streams) measure(b *bench) streamed {
+// measure first runs short streams beside another load, so that memory has grown to
+// what so many streams need, and has been collected.
+func (s streams) measure(b *bench, beside load) streamed {
 	b.t.Helper()
 	short := s
-	short.tokens = 20
-	for range 2 {
-		check(b.t, summed(short.run(b).failed))
-	}
+	short.tokens = min(s.tokens, 200)
+	lines := b.way(wayWeirHeads).open(b.t, beside.size, closedLines)
+	done := make(chan sent)
+	go func() { done <- closed(lines, 1, time.Duration(short.tokens)*s.gap) }()
+	check(b.t, summed(short.run(b).failed))
+	check(b.t, summed((<-done).errs))
 	return s.run(b)
 }
 
