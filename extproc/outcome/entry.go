@@ -16,9 +16,9 @@ const (
 	requestOver
 )
 
-// key names a request while it lasts. The client's own request ID alone would not
-// do: some clients send the same one for ever.
-type key struct{ client, id string }
+// key names a request while it lasts, by hashes of the client's address and of its
+// request ID. That alone would not do: some clients send the same one for ever.
+type key struct{ client, id uint64 }
 
 // entry is what an entry of the access log says.
 type entry struct {

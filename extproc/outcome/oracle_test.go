@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"hash/maphash"
 	"net/netip"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func oracle(e *logv3.HTTPAccessLogEntry) entry {
 	common := e.GetCommonProperties()
 	out := entry{
 		moment: momentOf(common.GetAccessLogType()),
-		key:    key{addressOf(common.GetDownstreamDirectRemoteAddress()), e.GetRequest().GetRequestId()},
+		key:    keyOf(common.GetDownstreamDirectRemoteAddress(), e.GetRequest().GetRequestId()),
 		began:  common.GetStartTime().AsTime(),
 		class:  fleet.ClassID(common.GetUpstreamCluster()),
 		engine: fleet.EngineID(addressOf(common.GetUpstreamRemoteAddress())),
@@ -51,6 +52,16 @@ func oracle(e *logv3.HTTPAccessLogEntry) entry {
 		out.moment = elsewhere
 	}
 	return out
+}
+
+func keyOf(a *corev3.Address, id string) (k key) {
+	if text, err := proto.Marshal(a); err == nil && a != nil {
+		k.client = maphash.Bytes(seed, text)
+	}
+	if id != "" {
+		k.id = maphash.String(seed, id)
+	}
+	return k
 }
 
 func tokensIn(usage map[string]*structpb.Value, name string) measure {

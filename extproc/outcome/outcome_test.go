@@ -1,7 +1,6 @@
 package outcome
 
 import (
-	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -328,9 +327,9 @@ func TestWhatIsNotCounted(t *testing.T) {
 func TestLostEndsAreForgotten(t *testing.T) {
 	o := open{}
 	for i := range maxOpen {
-		o.at(&entry{key: key{id: fmt.Sprint(i)}, began: noon}, noon)
+		o.at(&entry{key: key{id: uint64(i)}, began: noon}, noon)
 	}
-	if o.at(&entry{key: key{id: "one more"}}, noon) != nil || len(o) > maxOpen {
+	if o.at(&entry{key: key{id: maxOpen}}, noon) != nil || len(o) > maxOpen {
 		t.Errorf("%d attempts are open, at most %d", len(o), maxOpen)
 	}
 	kept := len(o)

@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"hash/maphash"
 	"math"
 	"net/netip"
 	"strconv"
@@ -14,8 +15,11 @@ import (
 	"weir/fleet"
 )
 
-// batch is one message of the access log.
-type batch struct{ entries []entry }
+// batch is one message of the access log, and what was learned from those before.
+type batch struct {
+	entries []entry
+	names   names
+}
 
 // Unmarshal implements [wire.Received].
 func (b *batch) Unmarshal(data mem.BufferSlice) (err error) {
@@ -33,19 +37,54 @@ func (b *batch) Unmarshal(data mem.BufferSlice) (err error) {
 func (b *batch) read(m wire.Message) {
 	for m.Next() {
 		if m.Tag == 1<<3|wire.Len { // log_entry
-			b.entries = append(b.entries, read(m.Sub()))
+			b.entries = append(b.entries, b.names.read(m.Sub()))
 		}
 	}
 }
 
+// names are those that entries share: they are the same few again and again.
+type names struct {
+	engines map[string]fleet.EngineID // by how an Address is written
+	classes map[string]fleet.ClassID
+}
+
+const maxNames = 30_000 // more than a fleet has engines
+
+// engine reads the Address of an engine, which is a field.
+func (n *names) engine(m *wire.Message) fleet.EngineID {
+	if id, ok := n.engines[string(m.Bytes)]; ok {
+		return id
+	}
+	if n.engines == nil || len(n.engines) == maxNames {
+		n.engines = map[string]fleet.EngineID{}
+	}
+	id := fleet.EngineID(address(m.Sub()))
+	n.engines[string(m.Bytes)] = id
+	return id
+}
+
+func (n *names) class(id []byte) fleet.ClassID {
+	if id, ok := n.classes[string(id)]; ok {
+		return id
+	}
+	if n.classes == nil || len(n.classes) == maxNames {
+		n.classes = map[string]fleet.ClassID{}
+	}
+	n.classes[string(id)] = fleet.ClassID(id)
+	return fleet.ClassID(id)
+}
+
+// seed is of the hashes that name requests.
+var seed = maphash.MakeSeed()
+
 // read reads an HTTPAccessLogEntry.
-func read(m wire.Message) entry {
+func (n *names) read(m wire.Message) entry {
 	e := entry{began: time.Unix(0, 0).UTC()}
 	var u said
 	for m.Next() {
 		switch m.Tag {
 		case 1<<3 | wire.Len: // common_properties
-			e.readCommon(m.Sub(), &u)
+			e.readCommon(m.Sub(), n, &u)
 		case 3<<3 | wire.Len: // request
 			e.readRequest(m.Sub())
 		case 4<<3 | wire.Len: // response
@@ -64,21 +103,21 @@ func read(m wire.Message) entry {
 }
 
 // readCommon reads an AccessLogCommon, with the tokens that are said in it.
-func (e *entry) readCommon(m wire.Message, u *said) {
+func (e *entry) readCommon(m wire.Message, n *names, u *said) {
 	for m.Next() {
 		switch m.Tag {
 		case 5<<3 | wire.Len: // start_time
 			e.began = timestamp(m.Sub())
 		case 13<<3 | wire.Len: // upstream_remote_address
-			e.engine = fleet.EngineID(address(m.Sub()))
+			e.engine = n.engine(&m)
 		case 15<<3 | wire.Len: // upstream_cluster
-			e.class = fleet.ClassID(m.Bytes)
+			e.class = n.class(m.Bytes)
 		case 16<<3 | wire.Len: // response_flags
 			e.readFlags(m.Sub())
 		case 17<<3 | wire.Len: // metadata
 			u.readMetadata(m.Sub())
 		case 20<<3 | wire.Len: // downstream_direct_remote_address
-			e.key.client = address(m.Sub())
+			e.key.client = maphash.Bytes(seed, m.Bytes)
 		case 22<<3 | wire.Len: // custom_tags
 			e.readTag(text(m.Sub()))
 		case 33<<3 | wire.Varint: // access_log_type
@@ -105,7 +144,7 @@ func (e *entry) readRequest(m wire.Message) {
 	for m.Next() {
 		switch m.Tag {
 		case 9<<3 | wire.Len:
-			e.key.id = string(m.Bytes)
+			e.key.id = maphash.Bytes(seed, m.Bytes)
 		case 12<<3 | wire.Varint: // request_body_bytes
 			e.asked = m.Value
 		}
