@@ -54,3 +54,49 @@ func TestClientsAreToldOfDecisions(t *testing.T) {
 		t.Errorf("with weir-extproc dead: %v, told %q", &r, told)
 	}
 }
+
+// A client whose request weir-extproc refuses is told how far it was decided, and no
+// engine. What Envoy refuses by itself was not decided.
+func TestClientsAreToldOfRefusals(t *testing.T) {
+	t.Parallel()
+	s := start(t, stage.Options{FleetFile: sessions, Edit: func(text string) string {
+		return strings.Replace(declared(text), "chat: 20 rps", "chat: 60 rps", 1) + "  decisionHeader: true\n" // twice what there is
+	}})
+	client := stage.NewClient()
+	const plan = `plan="[0-9a-f]{16}", `
+	shed := 0
+	for i := range 40 {
+		name := fmt.Sprint("refused-", i)
+		r := stage.Do(t.Context(), client, stage.Call{
+			URL: s.URL("main"), Body: stage.Turn("llama-3.3-70b", name, 0, false), Headers: map[string]string{"x-session-id": name},
+		})
+		if r.Status == 429 {
+			shed++
+			toldLike(t, name, &r, `class="chat", key="header:x-session-id", `+plan+`reason="shed"`)
+		}
+	}
+	if shed == 0 {
+		t.Error("no request was shed: the test shows nothing")
+	}
+	unknown := stage.Do(t.Context(), client, stage.Call{URL: s.URL("main"), Body: stage.Turn("other", "x", 0, false)})
+	toldLike(t, "another model", &unknown, plan+`reason="unknown_model"`)
+	unread := stage.Do(t.Context(), client, stage.Call{URL: s.URL("main"), Body: []byte(`{"model":`)})
+	toldLike(t, "a broken body", &unread, plan+`reason="unreadable"`)
+	lost, err := client.Get(s.URL("main") + "/nowhere")
+	check(t, err)
+	check(t, lost.Body.Close())
+	toldLike(t, "a path without a class", &stage.Reply{Status: lost.StatusCode, Header: lost.Header}, "")
+}
+
+// toldLike holds that an answer tells of its decision what matches a pattern; "": it
+// does not tell.
+func toldLike(t *testing.T, what string, r *stage.Reply, pattern string) {
+	t.Helper()
+	told := r.Header.Values("x-weir-decision")
+	if pattern == "" && len(told) == 0 {
+		return
+	}
+	if pattern == "" || len(told) != 1 || !regexp.MustCompile("^"+pattern+"$").MatchString(told[0]) {
+		t.Errorf("%s: %v, told %q, want %q", what, r, told, pattern)
+	}
+}

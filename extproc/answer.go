@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"weir/envoy"
 	"weir/extproc/wire"
@@ -23,6 +24,8 @@ type reply struct {
 	admission *wire.Admission
 	common    *extprocv3.CommonResponse
 	immediate *extprocv3.ImmediateResponse
+
+	told string // what the client is told of a refusal; empty: nothing
 }
 
 func pass() reply { return reply{common: &extprocv3.CommonResponse{}} }
@@ -125,6 +128,13 @@ func refuse(r *refusal) reply {
 	}}
 }
 
+// telling adds what the client is told of the decision. It goes by metadata, as with
+// an admission: Envoy strips headers of ours from all answers.
+func (r reply) telling(told string) reply {
+	r.told = told
+	return r
+}
+
 // askForBody has Envoy send the body of this one request, whole.
 var askForBody = wire.Prepare(&extprocv3.ProcessingResponse{
 	Response: &extprocv3.ProcessingResponse_RequestHeaders{
@@ -156,14 +166,22 @@ func onRequestBody(r reply) any {
 // toAny is the message of a reply that differs in nothing else.
 func (r reply) toAny(kind wire.Kind) any {
 	if r.immediate != nil {
-		return immediately(r.immediate)
+		return immediately(r.immediate, r.told)
 	}
 	r.admission.Answers = kind
 	return r.admission
 }
 
-func immediately(m *extprocv3.ImmediateResponse) *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: m}}
+func immediately(m *extprocv3.ImmediateResponse, told string) *extprocv3.ProcessingResponse {
+	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: m}}
+	if told != "" {
+		out.DynamicMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
+			envoy.Namespace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+				envoy.DecisionKey: structpb.NewStringValue(told),
+			}}),
+		}}
+	}
+	return out
 }
 
 // empty answers a message of any kind with its own kind, changing nothing.

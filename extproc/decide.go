@@ -20,12 +20,21 @@ type decision struct {
 
 	features   features // zero: not read, or of no interest
 	told       string   // what the client is told of it; empty: nothing
+	keyed      bool     // the key is known: the class was, and nothing forbade it
 	followable bool     // its answer is a response that the next request may follow
 }
 
 // decide says where a request belongs and whether it may enter, from its headers,
 // what was read of its body and why no more was (nil: nothing more was needed).
 func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
+	d := t.judge(h, f, unread, random)
+	if t.tell && d.refusal != nil {
+		d.told = t.toldOfRefusal(&d)
+	}
+	return d
+}
+
+func (t *Table) judge(h *head, f facts, unread error, random uint64) decision {
 	d := decision{model: f.model, features: f.features}
 	switch {
 	case harmful(unread):
@@ -52,7 +61,7 @@ func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 		d.refusal = badRequest(errPackedAlias)
 		return d
 	}
-	d.key = d.class.keyOf(h, &f, random)
+	d.key, d.keyed = d.class.keyOf(h, &f, random), true
 	s := d.class.rank(d.key.hash)
 	switch {
 	case s.home == nil:

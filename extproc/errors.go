@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"weir/envoy"
@@ -42,6 +43,9 @@ type refusal struct {
 	details           string // for access logs
 	reason            reason
 }
+
+// word is the reason for programs, as access logs have it behind "weir_".
+func (r *refusal) word() string { return strings.TrimPrefix(r.details, "weir_") }
 
 // reason tells the refusals apart.
 type reason int

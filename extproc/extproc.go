@@ -342,7 +342,7 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 	body, saysLength := x.body, x.head.length() >= 0
 	*x = exchange{phase: settled, claim: x.claim}
 	if d.refusal != nil {
-		return refuse(d.refusal)
+		return refuse(d.refusal).telling(d.told)
 	}
 	if d.key.source != 0 {
 		s.moves.note(d.class.id, d.key.hash)

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"fmt"
+	"strings"
 )
 
 // told is what a client is told of the decision about its request: a dictionary of
@@ -27,4 +28,18 @@ func (s *selection) rankOf(e *engine) int {
 		}
 	}
 	return 0
+}
+
+// toldOfRefusal is the same of a request that is refused, as far as it was decided:
+// there is no engine to name.
+func (t *Table) toldOfRefusal(d *decision) string {
+	var out strings.Builder
+	if d.class != nil {
+		fmt.Fprintf(&out, "class=%q, ", d.class.id)
+	}
+	if d.keyed {
+		fmt.Fprintf(&out, "key=%q, ", t.sources[d.key.source])
+	}
+	fmt.Fprintf(&out, "plan=%q, reason=%q", t.plan, d.refusal.word())
+	return out.String()
 }

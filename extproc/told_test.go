@@ -55,6 +55,45 @@ func TestTold(t *testing.T) {
 	}
 }
 
+// What a client is told of a refusal is how far its request was decided.
+func TestToldOfRefusals(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, body string
+		change     func(*fleet.View)
+		status     int32
+		want       string
+	}{
+		{"shed", `{"model":"small","conversation":"c"}`, func(v *fleet.View) { v.Classes[0].Admitted = 0 }, 429,
+			`class="chat", key="body:conversation", plan="v1", reason="shed"`},
+		{"no engine", `{"model":"small"}`, func(v *fleet.View) { v.Classes[0].Pools = nil }, 503,
+			`class="chat", key="random", plan="v1", reason="no_engine"`},
+		{"unknown model", `{"model":"large"}`, nil, 404, `plan="v1", reason="unknown_model"`},
+		{"unreadable", `{"model":`, nil, 400, `plan="v1", reason="unreadable"`},
+		{"not told", `{"model":`, func(v *fleet.View) { v.TellDecision = false }, 400, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			v := twoPools()
+			v.TellDecision, v.Plan = true, "v1"
+			if tt.change != nil {
+				tt.change(v)
+			}
+			_, conn := serve(t, v)
+			c := open(t, conn)
+			c.headers(post("/v1/chat/completions"))
+			got := c.body(tt.body)
+			if status := got.GetImmediateResponse().GetStatus().GetCode(); int32(status) != tt.status {
+				t.Errorf("status %d, want %d", status, tt.status)
+			}
+			told := got.GetDynamicMetadata().GetFields()["weir"].GetStructValue().GetFields()["decision"].GetStringValue()
+			if told != tt.want || tt.want == "" && got.DynamicMetadata != nil {
+				t.Errorf("told %q, want %q", told, tt.want)
+			}
+		})
+	}
+}
+
 // Ranks are the places in the ranking of a key's own pool.
 func TestRankOf(t *testing.T) {
 	t.Parallel()
