@@ -23,12 +23,16 @@ const pathsFleet = "testdata/paths.yaml"
 const (
 	hold = "x-test-hold" // take it and never answer
 	only = "x-test-only" // the address of the one engine that is not to answer 503
+
+	after = "x-test-after" // seconds that a 503 asks to wait
+	cut   = "x-test-cut"   // the connection is to be cut in place of a 503
 )
 
 // witness is an engine of the test's own. It takes every method and path, and keeps
 // what it was asked.
 type witness struct {
 	address string
+	server  *httptest.Server
 
 	mu   sync.Mutex // guards seen and what is in it
 	seen []*testimony
@@ -67,6 +71,12 @@ func (w *witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 	out.Header().Set("content-type", "application/json")
 	if one := r.Header.Get(only); one != "" && one != w.address {
+		if r.Header.Get(cut) != "" {
+			panic(http.ErrAbortHandler)
+		}
+		if seconds := r.Header.Get(after); seconds != "" {
+			out.Header().Set("retry-after", seconds)
+		}
 		out.WriteHeader(http.StatusServiceUnavailable)
 	}
 	fmt.Fprintf(out, `{"engine":%q}`, w.address)
@@ -104,7 +114,7 @@ func startWitnesses(t *testing.T, o stage.Options) (*stage.Stage, witnesses) {
 		w := &witness{}
 		server := httptest.NewServer(w)
 		t.Cleanup(server.Close)
-		w.address = server.Listener.Addr().String()
+		w.server, w.address = server, server.Listener.Addr().String()
 		all = append(all, w)
 		addresses = append(addresses, fmt.Sprintf("10.0.0.%d:8000", i+1), w.address)
 	}

@@ -224,11 +224,15 @@ func skip() *matcherv3.Matcher_OnMatch {
 
 // discreetFilter strips our headers from responses. It stands before pickFilter,
 // and so comes after it on the way back: that one tells the client the address of
-// its engine, in a header that a route cannot remove. What the fleet file has clients
-// told is put there after that; it is of the decision, so that there is nothing to
-// tell where weir-extproc did not decide.
+// its engine, in a header that a route cannot remove. After that comes what clients are
+// told: how many engines were asked, and, where the fleet file has it told, the
+// decision, of which there is nothing to tell where weir-extproc did not decide.
 func discreetFilter(v *fleet.View) *hcmv3.HttpFilter {
-	mutations := []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)}
+	mutations := []*mutationv3.HeaderMutation{
+		removePrefix(HeaderPrefix),
+		removePrefix("x-envoy-"),
+		setHeader(HeaderAttempts, "%UPSTREAM_REQUEST_ATTEMPT_COUNT%"),
+	}
 	if v.TellDecision {
 		mutations = append(mutations, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{
 			Append: header(HeaderDecision, "%DYNAMIC_METADATA("+Namespace+":"+DecisionKey+")%"),

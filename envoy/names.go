@@ -33,6 +33,9 @@ const (
 	// HeaderDecision tells a client how its request was decided, where the fleet file
 	// has it told.
 	HeaderDecision = "x-weir-decision"
+	// HeaderAttempts tells a client how many engines were asked; 0: Weir answered by
+	// itself.
+	HeaderAttempts = "x-weir-attempts"
 	// HeaderGateway is the routing header of another protocol, stripped as well.
 	HeaderGateway = "x-gateway-destination-endpoint"
 )

@@ -11,7 +11,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
-	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	envoymatcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -63,16 +62,13 @@ func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
 func ruleRoutes(c *fleet.ViewClass, r fleet.Rule) []*routev3.Route {
 	match := encodeRule(r)
 	if r.As == "" {
-		return []*routev3.Route{shedRoute(c.ID, match), classRoute(c, match, nil)}
+		return append([]*routev3.Route{shedRoute(c.ID, match)}, classRoutes(c, match, nil)...)
 	}
 	admitted := &routev3.RouteMatch{
 		PathSpecifier: match.PathSpecifier,
 		Headers:       append(slices.Clone(match.Headers), present(HeaderAdmitted, true)),
 	}
-	return []*routev3.Route{
-		classRoute(c, admitted, map[string]any{asKey: r.As}),
-		answer(&routev3.Route{Match: match}, 503, NoAlias()),
-	}
+	return append(classRoutes(c, admitted, map[string]any{asKey: r.As}), answer(&routev3.Route{Match: match}, 503, NoAlias()))
 }
 
 // encodeRule writes the match of one rule, in the small subset that
@@ -144,9 +140,21 @@ func present(name string, is bool) *routev3.HeaderMatcher {
 	}
 }
 
+// classRoutes send a match to a class's cluster: first what must not be done twice, by
+// a route without a name, since a reader of the routes is to see each rule once.
+func classRoutes(c *fleet.ViewClass, match *routev3.RouteMatch, more map[string]any) []*routev3.Route {
+	all := classRoute(c, match, more, retryPolicy())
+	if len(c.Pools) == 0 || onlyComputes(match.GetPath()) {
+		return []*routev3.Route{all}
+	}
+	once := classRoute(c, onceMatch(match), more, oncePolicy())
+	once.Name = ""
+	return []*routev3.Route{once, all}
+}
+
 // classRoute sends a match to a class's cluster. A class that no pool can serve
 // answers for itself.
-func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, more map[string]any) *routev3.Route {
+func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, more map[string]any, policy *routev3.RetryPolicy) *routev3.Route {
 	route := &routev3.Route{Name: string(c.ID), Match: match, Metadata: routeMetadata(c, more)}
 	if len(c.Pools) == 0 {
 		return answer(route, 503, NoEngine())
@@ -155,7 +163,7 @@ func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, more map[string]a
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: string(c.ID)},
 		Timeout:          seconds(0),
 		HashPolicy:       hashPolicies(c.Affinity),
-		RetryPolicy:      retryPolicy(),
+		RetryPolicy:      policy,
 	}}
 	return route
 }
@@ -213,27 +221,6 @@ func hashPolicies(keys []fleet.AffinityKey) []*routev3.RouteAction_HashPolicy {
 	return policies
 }
 
-// Retries is how many further engines a request may be tried on.
-const Retries = 2
-
-// retryPolicy tries further engines while no byte of a response was seen; how
-// many retries there may be at once is bounded by the runtime's budget.
-func retryPolicy() *routev3.RetryPolicy {
-	return &routev3.RetryPolicy{
-		RetryOn:              "reset,connect-failure,refused-stream,retriable-status-codes",
-		RetriableStatusCodes: []uint32{429, 502, 503, 504}, // 429 is an engine's own: ours are no attempts
-		NumRetries:           u32(Retries),
-		RetryBackOff:         &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(0.025), MaxInterval: seconds(0.25)},
-		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
-			Name:       "envoy.retry_host_predicates.previous_hosts",
-			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: pack(&previousv3.PreviousHostsPredicate{})},
-		}},
-		// Maglev draws by the same hashes at each retry: of two engines, five draws would
-		// find the sick one again for 3 % of its conversations.
-		HostSelectionRetryMaxAttempts: 20,
-	}
-}
-
 // shedRetryAfter is in seconds: long enough for the plan to know of the demand.
 const shedRetryAfter = "5"
 
@@ -277,7 +264,8 @@ func lastRoutes(v *fleet.View) []*routev3.Route {
 	var last []*routev3.Route
 	if c := v.Class(v.Unreadable); c != nil {
 		match := &routev3.RouteMatch{PathSpecifier: anyPath, Headers: []*routev3.HeaderMatcher{present(HeaderModel, false)}}
-		last = append(last, shedRoute(c.ID, match), classRoute(c, match, map[string]any{unreadableKey: true}))
+		last = append(last, shedRoute(c.ID, match))
+		last = append(last, classRoutes(c, match, map[string]any{unreadableKey: true})...)
 	}
 	post := headerMatch(":method", exact("POST"))
 	return append(last,

@@ -37,11 +37,12 @@ type Reply struct {
 // OK says whether the client got a whole answer.
 func (r *Reply) OK() bool { return r.Err == nil && r.Status == http.StatusOK }
 
-// Leak names a header between Envoy and weir-extproc that reached the client;
-// there should be none.
+// Leak names a header between Envoy and weir-extproc, or of Envoy's own, that reached
+// the client; there should be none.
 func (r *Reply) Leak() string {
 	for name := range r.Header {
-		if strings.HasPrefix(strings.ToLower(name), "x-weir-") {
+		lower := strings.ToLower(name)
+		if strings.HasPrefix(lower, "x-weir-") && lower != "x-weir-attempts" || strings.HasPrefix(lower, "x-envoy-") {
 			return name + ": " + r.Header.Get(name)
 		}
 	}
