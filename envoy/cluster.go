@@ -29,9 +29,13 @@ const (
 	upstreamIdleSeconds = 4
 	// Out of the way: the plan, admission and retry budgets do the limiting.
 	breakerLimit = 1_000_000
-	httpOptions  = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-	socketMatch  = "envoy.transport_socket_match"
-	poolKey      = "pool"
+	// A machine that has gone without a word is found out after 15 + 3×5 s in which its
+	// connection was silent, not when the stream has been idle for minutes.
+	keepaliveSeconds, keepaliveEachSeconds, keepaliveProbes = 15, 5, 3
+
+	httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	socketMatch = "envoy.transport_socket_match"
+	poolKey     = "pool"
 )
 
 // encodeCluster writes a class's cluster. Its engines are those eligible for the
@@ -48,6 +52,9 @@ func encodeCluster(c *fleet.ViewClass) *clusterv3.Cluster {
 		CommonLbConfig:   &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: 0}},
 		CircuitBreakers:  openBreakers(),
 		OutlierDetection: outlierDetection(),
+		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
+			KeepaliveTime: u32(keepaliveSeconds), KeepaliveInterval: u32(keepaliveEachSeconds), KeepaliveProbes: u32(keepaliveProbes),
+		}},
 		LrsServer: &corev3.ConfigSource{
 			ConfigSourceSpecifier: &corev3.ConfigSource_Self{Self: &corev3.SelfConfigSource{}},
 		},
@@ -87,15 +94,16 @@ func openBreakers() *clusterv3.CircuitBreakers {
 
 // outlierDetection ejects engines that fail hard, for the few seconds until the plan
 // knows, and no longer: where no other engine is left, an ejection that outlasts the
-// fault is an outage of its own. Busy ones (503, 429) are spared by the error
-// matcher.
+// fault is an outage of its own. So is ejecting every engine of a class: at most half
+// of them are out at once, and of one engine none. Busy ones (503, 429) are spared by
+// the error matcher.
 func outlierDetection() *clusterv3.OutlierDetection {
 	return &clusterv3.OutlierDetection{
 		Interval:                       seconds(1),
 		BaseEjectionTime:               seconds(2),
 		MaxEjectionTime:                seconds(4),
 		MaxEjectionPercent:             u32(50),
-		AlwaysEjectOneHost:             wrapperspb.Bool(true),
+		AlwaysEjectOneHost:             wrapperspb.Bool(false),
 		SplitExternalLocalOriginErrors: true,
 		ConsecutiveLocalOriginFailure:  u32(3),
 		EnforcingSuccessRate:           u32(0),
