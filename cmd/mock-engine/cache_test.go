@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -225,4 +226,30 @@ func TestHistory(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A response that was made here is known here until it is deleted.
+func TestStoredResponses(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, e *engine, _ *sink) {
+		var made struct{ ID string }
+		if err := json.Unmarshal(post(t.Context(), e, responsesPath, `{"model":"mock","input":"x"}`).Body.Bytes(), &made); err != nil {
+			t.Fatal(err)
+		}
+		ask := func(method, path string, want int) {
+			t.Helper()
+			w := httptest.NewRecorder()
+			e.handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+			if w.Code != want {
+				t.Errorf("%s %s: %d, want %d", method, path, w.Code, want)
+			}
+		}
+		its := responsesPath + "/" + made.ID
+		ask("GET", its, 200)
+		ask("GET", its+"/input_items", 200)
+		ask("POST", its+"/cancel", 200)
+		ask("GET", its+"x", 404)
+		ask("DELETE", its, 200)
+		ask("GET", its, 404)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -56,7 +57,9 @@ const (
 )
 
 // id is an identifier of something of this job.
-func (j *job) id(prefix string) string { return fmt.Sprintf("%s%s-%d", prefix, j.engine, j.number) }
+func (j *job) id(prefix string) string {
+	return fmt.Sprintf("%s%s-%d", prefix, strings.ReplaceAll(j.engine, "/", "-"), j.number) // it stands in paths
+}
 
 // decide fixes what will be answered. An answer goes on to the limit that the
 // request sets, or to length where that is above 0, and never beyond most.

@@ -42,3 +42,10 @@ func (l *lru[K, V]) put(key K, value V) {
 	}
 	l.items[key] = l.order.PushFront(entry[K, V]{key, value})
 }
+
+func (l *lru[K, V]) remove(key K) {
+	if item, ok := l.items[key]; ok {
+		delete(l.items, key)
+		l.order.Remove(item)
+	}
+}

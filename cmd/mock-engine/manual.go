@@ -6,6 +6,7 @@ const manual = `mock-engine answers as a GPU engine would, without a GPU.
 APIs, whole or streamed:
   POST /v1/chat/completions   POST /v1/completions   POST /v1/responses
   POST /v1/messages           POST /v1/embeddings
+  GET, DELETE /v1/responses/ID, with /input_items, POST with /cancel, where it was made
   GET  /v1/models             GET  /health           GET  /metrics (as vLLM's)
 
 An answer is made-up text, as long as the request allows (without a limit: 16

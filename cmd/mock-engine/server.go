@@ -10,6 +10,9 @@ func (e *engine) handler() http.Handler {
 	mux.HandleFunc("POST /v1/chat/completions", e.serve(chat{}))
 	mux.HandleFunc("POST /v1/completions", e.serve(completions{}))
 	mux.HandleFunc("POST /v1/responses", e.serve(responses{}))
+	for _, stored := range []string{"GET /v1/responses/{id}", "GET /v1/responses/{id}/input_items", "POST /v1/responses/{id}/cancel", "DELETE /v1/responses/{id}"} {
+		mux.HandleFunc(stored, e.serveStored)
+	}
 	mux.HandleFunc("POST /v1/embeddings", e.serve(embeddings{}))
 	mux.HandleFunc("POST /v1/messages", e.serve(messages{}))
 	mux.HandleFunc("GET /v1/models", e.serveModels)
