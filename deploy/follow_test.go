@@ -3,6 +3,7 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,9 +22,7 @@ const (
 // soon as that has ended: it finds the engine that keeps it, of six.
 func TestResponsesAreFollowedToTheirEngine(t *testing.T) {
 	t.Parallel()
-	s := start(t, stage.Options{FleetFile: sessions, Edit: func(text string) string {
-		return strings.Replace(declared(text), "body:prompt_cache_key, fingerprint]", "body:prompt_cache_key, previousResponse, fingerprint]", 1)
-	}})
+	s := start(t, stage.Options{FleetFile: sessions, Edit: heedResponses})
 	followAll(t, s, "before")
 	groups := byTest(arrivals(t, s))
 	engines := map[fleet.EngineID]bool{}
@@ -56,6 +55,11 @@ func TestResponsesAreFollowedToTheirEngine(t *testing.T) {
 	if hits, misses := hints(t, s); hits != 0 || misses != 1 {
 		t.Errorf("after a restart %v hits and %v misses, want none and one", hits, misses)
 	}
+}
+
+// heedResponses has the sessions' class follow responses.
+func heedResponses(text string) string {
+	return strings.Replace(declared(text), "body:prompt_cache_key, fingerprint]", "body:prompt_cache_key, previousResponse, fingerprint]", 1)
 }
 
 func followAll(t *testing.T, s *stage.Stage, prefix string) {
@@ -101,6 +105,60 @@ func responseID(events []byte) string {
 	_, rest, _ := strings.Cut(string(events), `"id":"resp_`)
 	id, _, _ := strings.Cut(rest, `"`)
 	return "resp_" + id
+}
+
+// What is asked of a response itself finds the engine that keeps it, of six, though
+// nothing but its ID says which one that is.
+func TestResponsesAreFoundByID(t *testing.T) {
+	t.Parallel()
+	s := start(t, stage.Options{FleetFile: sessions, Edit: heedResponses})
+	made := map[string]bool{}
+	for i := range following {
+		r := follow(t, s, fmt.Sprint("by-id-", i), "", i%2 == 0)
+		if !r.OK() {
+			t.Fatalf("%d: %v", i, &r)
+		}
+		made[responseID(r.Body)] = true
+	}
+	if hits, misses := hints(t, s); hits+misses != 0 {
+		t.Errorf("%v hits and %v misses before anything was asked by its ID", hits, misses)
+	}
+	kinds := []struct{ method, behind, body string }{
+		{"GET", "", ""},
+		{"GET", "/input_items?limit=2", ""},
+		{"POST", "/cancel", ""},
+		{"POST", "/cancel", "{}"},
+		{"DELETE", "", ""},
+	}
+	for id := range made {
+		for _, k := range kinds {
+			if got := byID(t, s, k.method, id+k.behind, k.body); got != 200 {
+				t.Errorf("%s %s%s: %d, want 200", k.method, id, k.behind, got)
+			}
+		}
+	}
+	if hits, misses := hints(t, s); len(made) != following || hits != float64(following*len(kinds)) || misses != 0 {
+		t.Errorf("of %d responses %v hits and %v misses, want %d and none", len(made), hits, misses, following*len(kinds))
+	}
+	for _, unknown := range []string{"resp_unknown", "compact"} {
+		if got := byID(t, s, "GET", unknown, ""); got != 404 {
+			t.Errorf("GET %s: %d, want 404", unknown, got)
+		}
+	}
+	noTimeouts(t, s)
+}
+
+// byID asks something of a response and returns the status.
+func byID(t *testing.T, s *stage.Stage, method, behind, body string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, s.URL("main")+"/v1/responses/"+behind, strings.NewReader(body))
+	check(t, err)
+	request.Header.Set("content-type", "application/json")
+	request.Header.Set("x-session-id", "another")
+	response, err := http.DefaultClient.Do(request)
+	check(t, err)
+	check(t, response.Body.Close())
+	return response.StatusCode
 }
 
 // hints are how often weir-extproc knew the response that was followed, and not.

@@ -99,7 +99,7 @@ function envoy_on_response(handle)
     return
   end
   for piece in handle:bodyChunks() do
-    local id = piece:getBytes(0, math.min(piece:length(), 1024)):match('"id"%s*:%s*"(resp[^"\\]+)"')
+    local id = piece:getBytes(0, math.min(piece:length(), 1024)):match('"id"%s*:%s*"(` + ResponseIDPrefix + `[^"\\]+)"')
     if id then
       handle:streamInfo():dynamicMetadata():set("` + responseNamespace + `", "` + responseKey + `", id)
     end

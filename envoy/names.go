@@ -43,6 +43,9 @@ const (
 // ResponsesPath ends the path of OpenAI's Responses API.
 const ResponsesPath = "/responses"
 
+// ResponseIDPrefix begins the IDs of its responses.
+const ResponseIDPrefix = "resp"
+
 // Words of [HeaderFeatures]. None is part of another.
 const (
 	FeatureTools  = "tools"

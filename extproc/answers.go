@@ -92,6 +92,14 @@ func (s *Server) Answered(id string, engine fleet.EngineID, key uint64) {
 	s.answers.keep(hashOfText(id), followed{hashOf("engine", string(engine)), key}, s.ledger.clock.Load())
 }
 
+// lookUp notes what is known of the response that the path names.
+func (s *Server) lookUp(h *head) {
+	if id := responseIn(h.path); id != "" {
+		h.response = hashOfText(id)
+		h.followed = s.answers.find(h.response, s.ledger.clock.Load())
+	}
+}
+
 // hint says what came of the response that a request follows.
 type hint int
 

@@ -86,6 +86,85 @@ func TestFollowing(t *testing.T) {
 	}
 }
 
+// A request for a response itself goes to the engine that made it, whatever names its
+// conversation, and Envoy is told the model that leads there.
+func TestResponsesByID(t *testing.T) {
+	t.Parallel()
+	const key = 0x1234
+	maker := fleet.EngineID("10.101.0.1:8000") // of pool east
+	byHeader := func(v *fleet.View) {
+		v.Classes[0].Affinity = append([]fleet.AffinityKey{{Kind: fleet.AffinityHeader, Name: "x-session"}}, v.Classes[0].Affinity...)
+	}
+	byPath := func(v *fleet.View) {
+		rule := fleet.ViewRoute{Class: "chat", Rule: fleet.Rule{Path: "/v1/responses/"}}
+		v.Routes = append([]fleet.ViewRoute{rule}, v.Routes...)
+	}
+	tests := []struct {
+		name, method, path, body string
+		change                   func(*fleet.View)
+		pick                     bool   // the maker
+		model                    string // that Envoy is told; empty: nothing
+		passed                   bool   // Envoy answers by itself
+		want                     [3]uint64
+	}{
+		{"get", "GET", "/v1/responses/resp_1?include=x", "", nil, true, "small", false, [3]uint64{1, 0, 0}},
+		{"input items", "GET", "/tenant/v1/responses/resp_1/input_items", "", nil, true, "small", false, [3]uint64{1, 0, 0}},
+		{"delete", "DELETE", "/v1/responses/resp_1", "", nil, true, "small", false, [3]uint64{1, 0, 0}},
+		{"cancel with an object", "POST", "/v1/responses/resp_1/cancel", "{}", nil, true, "small", false, [3]uint64{1, 0, 0}},
+		{"a session is named first", "GET", "/v1/responses/resp_1", "", byHeader, true, "small", false, [3]uint64{1, 0, 0}},
+		{"a rule takes the path", "GET", "/v1/responses/resp_1", "", byPath, true, "", false, [3]uint64{1, 0, 0}},
+		{"a rule takes the path, not known", "GET", "/v1/responses/resp_2", "", byPath, false, "", false, [3]uint64{0, 1, 0}},
+		{"a model is named", "POST", "/v1/responses/resp_1", `{"model":"small"}`, nil, false, "small", false, [3]uint64{}},
+		{"not known", "GET", "/v1/responses/resp_2", "", nil, false, "", true, [3]uint64{}},
+		{"no ID", "GET", "/v1/responses/compact", "", nil, false, "", true, [3]uint64{}},
+		{"another path", "GET", "/v1/files/resp_1", "", nil, false, "", true, [3]uint64{}},
+		{"on another host", "GET", "/v1/responses/resp_1", "", func(v *fleet.View) { v.Routes[0].Rule.Host = "other.example.org" }, false, "", true, [3]uint64{}},
+		{"its engine is not ready", "GET", "/v1/responses/resp_1", "", func(v *fleet.View) {
+			v.Classes[0].Pools[0].Engines[1].Readiness = fleet.Unready
+		}, false, "", true, [3]uint64{}},
+		{"another class has the model before", "GET", "/v1/responses/resp_1", "", func(v *fleet.View) {
+			v.Classes = append(v.Classes, fleet.ViewClass{ID: "first", Admitted: 1, Pools: v.Classes[0].Pools[1:]})
+			v.Routes = append([]fleet.ViewRoute{{Class: "first", Rule: fleet.Rule{Model: "small"}}}, v.Routes...)
+		}, false, "", true, [3]uint64{}},
+		{"the class does not ask", "GET", "/v1/responses/resp_1", "", func(v *fleet.View) {
+			v.Classes[0].Affinity = v.Classes[0].Affinity[:1]
+		}, false, "", true, [3]uint64{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			v := following()
+			if tt.change != nil {
+				tt.change(v)
+			}
+			s, conn := serve(t, v)
+			s.Answered("resp_1", maker, key)
+			c := open(t, conn)
+			head := request(tt.method, tt.path, "content-type: application/json", "x-session: s")
+			head.EndOfStream = tt.body == ""
+			got := c.headers(head)
+			common := got.GetRequestHeaders().GetResponse()
+			if tt.body != "" {
+				common = c.body(tt.body).GetRequestBody().GetResponse()
+			}
+			if passed := s.Counters().PassedThrough.Load() > 0; passed != tt.passed || got.GetImmediateResponse() != nil {
+				t.Fatalf("passed through: %v, want %v; %v", passed, tt.passed, got)
+			}
+			set := mutations(common)
+			if tt.pick && (picked(t, common) != string(maker) || set["x-weir-affinity"] != inHex(key)) {
+				t.Errorf("picked %s by key %s, want %s by %x", picked(t, common), set["x-weir-affinity"], maker, key)
+			}
+			if set["x-weir-model"] != tt.model {
+				t.Errorf("the model is %q, want %q", set["x-weir-model"], tt.model)
+			}
+			n := s.Counters()
+			if counted := [3]uint64{n.Followed.Load(), n.FollowsUnknown.Load(), n.FollowsGone.Load()}; counted != tt.want {
+				t.Errorf("hits, misses and not eligible: %v, want %v", counted, tt.want)
+			}
+		})
+	}
+}
+
 // Envoy is told the key of answers that may be followed, and of no others.
 func TestFollowableAnswers(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,15 @@ type facts struct {
 	features    features
 	previous    uint64   // hash of the ID of the response that it follows
 	followed    followed // what is known of that
+	byPath      bool     // it asks for that response itself
+}
+
+// lookUp has a request that names no model be decided by the response that its path
+// names.
+func (f *facts) lookUp(h *head) {
+	if f.model == "" && f.previous == 0 && h.response != 0 {
+		f.previous, f.followed, f.byPath = h.response, h.followed, true
+	}
 }
 
 // span is a part of a body, in bytes from its start.

@@ -47,8 +47,14 @@ func (t *Table) judge(h *head, f facts, unread error, random uint64) decision {
 	if d.refusal != nil {
 		return d
 	}
+	f.lookUp(h)
 	if r := t.routeOf(h, &f); r != nil {
-		d.class, d.as = r.class, r.rule.As
+		d.class = r.class
+		if f.byPath {
+			d.model = r.rule.Model
+		} else {
+			d.as = r.rule.As
+		}
 	}
 	if d.class == nil && f.model == "" {
 		d.class = t.unreadable

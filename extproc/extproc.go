@@ -261,6 +261,9 @@ func (s *Server) answer(ctx context.Context, x *exchange, m *wire.Request) any {
 
 func (s *Server) onHeaders(x *exchange, m *wire.Request) any {
 	x.head = newHead(m)
+	if x.table.wanted.previous {
+		s.lookUp(&x.head)
+	}
 	switch x.table.need(&x.head) {
 	case nothing:
 		return onRequestHeaders(s.wave(x))

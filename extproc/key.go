@@ -75,6 +75,8 @@ func (c *class) keyOf(h *head, f *facts, random uint64) affinity {
 	for i, s := range c.affinity {
 		var hash, maker uint64
 		switch {
+		case f.byPath && f.followed.key != 0 && c.follows && s.kind != fleet.AffinityPrevious:
+			// Whatever names the conversation: only who made a response can tell of it.
 		case i == first:
 			value, _ := h.value(s.header)
 			hash = hashOfText(value)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/envoy"
 	"weir/extproc/wire"
 	"weir/fleet"
 )
@@ -25,6 +26,9 @@ type head struct {
 	path     string // without query
 	bodyless bool
 
+	response uint64   // hash of the ID of the response that the path names; 0: none, or of no interest
+	followed followed // what is known of that
+
 	sought *headerSources // of conversations' names, that were sought last
 	found  int            // the first of them
 }
@@ -41,6 +45,21 @@ func newHead(m *wire.Request) head {
 	// headers of an upgrade is no body, and has no end.
 	h.bodyless = m.EndOfStream || h.upgrades()
 	return h
+}
+
+// responseIn is the ID of the response that a path names, as in /v1/responses/ID/cancel;
+// empty: it names none.
+func responseIn(path string) string {
+	const begin = envoy.ResponsesPath + "/"
+	at := strings.Index(path, begin)
+	if at < 0 {
+		return ""
+	}
+	id, _, _ := strings.Cut(path[at+len(begin):], "/")
+	if !strings.HasPrefix(id, envoy.ResponseIDPrefix) {
+		return ""
+	}
+	return id
 }
 
 // upgrades says whether the client asks for another protocol, a WebSocket. Envoy
@@ -134,11 +153,27 @@ func isPort(s string) bool {
 }
 
 // routeOf returns the first route that matches, nil for none. An empty model is one
-// that is not known: it matches the rules that name none.
+// that is not known: it matches the rules that name none, then those of whoever made
+// the response that is asked for.
 func (t *Table) routeOf(h *head, f *facts) *route {
 	for i := range t.routes {
 		r := &t.routes[i]
 		if (r.rule.Model == "" || r.rule.Model == f.model) && f.features.meet(&r.rule.Body) && r.matches(h) {
+			return r
+		}
+	}
+	if f.byPath && f.followed.engine != 0 {
+		return t.routeOfMaker(h, f.followed.engine)
+	}
+	return nil
+}
+
+// routeOfMaker returns the first route that leads to an engine, by its hash, and that
+// Envoy comes to as well when it is told the model of its rule.
+func (t *Table) routeOfMaker(h *head, maker uint64) *route {
+	for i := range t.routes {
+		r := &t.routes[i]
+		if r.class.follows && r.class.made(maker) != nil && t.routeOf(h, &facts{model: r.rule.Model}) == r {
 			return r
 		}
 	}
@@ -188,7 +223,9 @@ func (t *Table) need(h *head) need {
 		return nothing
 	}
 	if h.bodyless {
-		if t.classOf(h, &facts{}) == nil {
+		var f facts
+		f.lookUp(h)
+		if t.classOf(h, &f) == nil {
 			return nothing
 		}
 		return theHeaders

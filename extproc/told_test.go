@@ -64,10 +64,14 @@ func TestToldOfRefusals(t *testing.T) {
 		status     int32
 		want       string
 	}{
-		{"shed", `{"model":"small","conversation":"c"}`, func(v *fleet.View) { v.Classes[0].Admitted = 0 }, 429,
-			`class="chat", key="body:conversation", plan="v1", reason="shed"`},
-		{"no engine", `{"model":"small"}`, func(v *fleet.View) { v.Classes[0].Pools = nil }, 503,
-			`class="chat", key="random", plan="v1", reason="no_engine"`},
+		{
+			"shed", `{"model":"small","conversation":"c"}`, func(v *fleet.View) { v.Classes[0].Admitted = 0 }, 429,
+			`class="chat", key="body:conversation", plan="v1", reason="shed"`,
+		},
+		{
+			"no engine", `{"model":"small"}`, func(v *fleet.View) { v.Classes[0].Pools = nil }, 503,
+			`class="chat", key="random", plan="v1", reason="no_engine"`,
+		},
 		{"unknown model", `{"model":"large"}`, nil, 404, `plan="v1", reason="unknown_model"`},
 		{"unreadable", `{"model":`, nil, 400, `plan="v1", reason="unreadable"`},
 		{"not told", `{"model":`, func(v *fleet.View) { v.TellDecision = false }, 400, ""},
