@@ -60,6 +60,7 @@ var rooms = map[string]room{
 	"xds":               {ours: "fleet envoy", modules: servers, tests: "config"},
 	"extproc":           {ours: "fleet envoy extproc/wire", modules: servers + " github.com/cespare/xxhash/v2 github.com/go-json-experiment/json github.com/klauspost/compress/zstd", tests: "config"},
 	"extproc/outcome":   {ours: "fleet envoy extproc/wire", modules: servers},
+	"extproc/penalty":   {ours: "fleet"},
 	"extproc/roundtrip": {ours: "fleet", modules: metrics},
 	"extproc/wire":      {modules: servers},
 	"simulate":          {ours: "fleet signals signals/dialect signals/scrape", modules: "github.com/cespare/xxhash/v2", tests: "*"},

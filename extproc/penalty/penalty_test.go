@@ -1,0 +1,106 @@
+package penalty
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"weir/fleet"
+)
+
+// The middle of the others is their median, the upper one of two.
+func TestMiddleOfOthers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.SliceOfN(rapid.Float64Range(0, 9), 1, 9).Draw(t, "all")
+		out := rapid.IntRange(-1, len(all)-1).Draw(t, "out")
+		own, others := math.NaN(), slices.Clone(all)
+		if out >= 0 {
+			own, others = all[out], slices.Delete(slices.Clone(all), out, out+1)
+		}
+		slices.Sort(all)
+		slices.Sort(others)
+		got, ok := middleOfOthers(all, own)
+		if ok != (len(others) > 0) || ok && got != others[len(others)/2] {
+			t.Fatalf("middle of the others of %v in %v = %v, %v", own, all, got, ok)
+		}
+	})
+}
+
+// A window counts what a list of all marks does, as far back as it reaches.
+func TestWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var w window
+		var truth []time.Time
+		bad := map[time.Time]float64{}
+		now := date(0)
+		for range rapid.IntRange(0, 60).Draw(t, "marks") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
+			began := now.Add(-time.Duration(rapid.IntRange(0, 3000).Draw(t, "age")) * time.Millisecond)
+			isBad := rapid.Bool().Draw(t, "bad")
+			w.add(began, isBad)
+			truth = append(truth, began)
+			if isBad {
+				bad[began]++
+			}
+		}
+		since := now.Add(-time.Duration(rapid.IntRange(0, 10_000).Draw(t, "since")) * time.Millisecond)
+		var want sum
+		counted := map[time.Time]bool{}
+		for _, began := range truth {
+			if n := slotOf(began); n < slotOf(since) || n <= slotOf(now)-slots {
+				continue
+			}
+			want.all++
+			if !counted[began] {
+				want.bad += bad[began]
+				counted[began] = true
+			}
+		}
+		if got := w.since(since, now); got != want {
+			t.Fatalf("since %v: %+v, want %+v", since, got, want)
+		}
+	})
+}
+
+// What is known of an engine stays when others come and go, and what is not known of is
+// let pass.
+func TestSet(t *testing.T) {
+	b := NewBook()
+	b.Outcome("a", date(0), fleet.Refused)
+	b.Time("a", FirstToken, date(0), 1)
+	b.Stalled("a", date(0))
+	if b.Waiting("a", date(0), 1e9, true) || b.Of("a") != 1 || b.Step(date(0)) {
+		t.Error("an engine that is not there is judged")
+	}
+	b.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"b", "a"}, "q": {"c"}})
+	for i := range 8 {
+		b.Outcome("a", date(float64(i)/10), fleet.Refused)
+		b.Outcome("b", date(float64(i)/10), fleet.Answered)
+		b.Outcome("c", date(float64(i)/10), fleet.Refused)
+	}
+	if !b.Step(date(1)) || b.Of("a") != Least || b.Of("b") != 1 || b.Of("c") != 1 {
+		t.Fatalf("penalties %v, %v, %v", b.Of("a"), b.Of("b"), b.Of("c"))
+	}
+	b.Set(date(1), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b", "d"}})
+	b.Step(date(2))
+	got := b.Penalties()
+	if len(got) != 1 || got[0].Engine != "a" || got[0].Pool != "p" || got[0].Fault != "refused" || got[0].AgeSeconds != 1 {
+		t.Fatalf("penalties %+v, want one of a", got)
+	}
+	// Without news it ends when it was said to, within a step.
+	clears := got[0].ClearsSeconds
+	ended := 2.0
+	for ; b.Of("a") < 1 && ended < 100; ended += stepSeconds {
+		b.Step(date(ended))
+	}
+	if math.Abs(ended-2-clears) > 3*stepSeconds {
+		t.Errorf("ended after %.2f s, was said to in %.2f", ended-2, clears)
+	}
+	b.Set(date(9), map[fleet.PoolID][]fleet.EngineID{"p": {"b", "d"}})
+	if b.Of("a") != 1 {
+		t.Error("an engine that left is penalised")
+	}
+}
