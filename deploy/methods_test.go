@@ -306,15 +306,21 @@ func TestVersionsOfHTTP(t *testing.T) {
 			check(t, err)
 			r.Header.Set("content-type", "application/json")
 			r.Header.Set("x-test-id", mark)
-			r.Trailer = http.Header{"X-Checksum": {"1"}}
+			r.Trailer = http.Header{"X-Checksum": {mark}, "X-Weir-Pick": {"forged"}}
 			response, err := client.Do(r)
+			check(t, err)
+			_, err = io.Copy(io.Discard, response.Body)
 			check(t, err)
 			response.Body.Close()
 			if response.StatusCode != 200 || response.Proto != "HTTP/"+strings.Replace(name, "2", "2.0", 1) {
 				t.Errorf("%s, with trailers: %s %d", mark, response.Proto, response.StatusCode)
 			}
-			if got := engines.one(t, mark); string(got.body) != body || got.trailer.Get("X-Checksum") != "" {
-				t.Errorf("%s: the engine read %d bytes of %d and trailers %v, which are dropped", mark, len(got.body), len(body), got.trailer)
+			got := engines.one(t, mark)
+			if string(got.body) != body || got.trailer.Get("X-Checksum") != mark || got.trailer.Get("X-Weir-Pick") != "" {
+				t.Errorf("%s: the engine read %d bytes of %d and trailers %v", mark, len(got.body), len(body), got.trailer)
+			}
+			if back := response.Trailer; back.Get("X-Checksum") != mark || back.Get("X-Weir-Pick") != "" {
+				t.Errorf("%s: the client read trailers %v", mark, back)
 			}
 		}
 		w := dial(t, s)

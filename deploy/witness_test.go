@@ -70,6 +70,11 @@ func (w *witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out.Header().Set("content-type", "application/json")
+	if sum := r.Trailer.Get("x-checksum"); sum != "" { // that of the answer says the same, and something in our name
+		out.Header().Set("trailer", "x-checksum, x-weir-pick")
+		defer out.Header().Set("x-checksum", sum)
+		defer out.Header().Set("x-weir-pick", "forged")
+	}
 	if one := r.Header.Get(only); one != "" && one != w.address {
 		if r.Header.Get(cut) != "" {
 			panic(http.ErrAbortHandler)

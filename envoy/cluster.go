@@ -116,7 +116,7 @@ func protocolOptions() *upstreamv3.HttpProtocolOptions {
 		UpstreamProtocolOptions: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{
 			ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
 				ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
-					HttpProtocolOptions: &corev3.Http1ProtocolOptions{},
+					HttpProtocolOptions: withTrailers(),
 				},
 			},
 		},
@@ -125,6 +125,11 @@ func protocolOptions() *upstreamv3.HttpProtocolOptions {
 		// takes Maglev's input away as well.
 		HttpFilters: upstreamFilters(),
 	}
+}
+
+// withTrailers lets trailers pass: HTTP/1 drops them unless it is told.
+func withTrailers() *corev3.Http1ProtocolOptions {
+	return &corev3.Http1ProtocolOptions{EnableTrailers: true}
 }
 
 func anyStatus(codes ...string) *commonmatcherv3.MatchPredicate {
@@ -193,7 +198,8 @@ func file(path string) *corev3.DataSource {
 func upstreamFilters() []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		filter("strip", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			RequestMutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)},
+			RequestMutations:         []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)},
+			RequestTrailersMutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)},
 		}}),
 		filter("envoy.filters.http.upstream_codec", &codecv3.UpstreamCodec{}),
 	}

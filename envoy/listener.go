@@ -47,6 +47,7 @@ func encodeListener(v *fleet.View) (*listenerv3.Listener, error) {
 			Mutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix), removePrefix(HeaderGateway)},
 		})},
 		HttpFilters:                httpFilters(v),
+		HttpProtocolOptions:        withTrailers(),
 		StreamIdleTimeout:          seconds(v.Idle.Seconds()), // there is no total limit
 		RequestTimeout:             seconds(0),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
@@ -238,7 +239,9 @@ func discreetFilter(v *fleet.View) *hcmv3.HttpFilter {
 			Append: header(HeaderDecision, "%DYNAMIC_METADATA("+Namespace+":"+DecisionKey+")%"),
 		}})
 	}
-	return filter("discreet", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: mutations}})
+	return filter("discreet", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+		ResponseMutations: mutations, ResponseTrailersMutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)},
+	}})
 }
 
 // pickFilter takes weir-extproc's first choice. Unlike override_host it heeds the
