@@ -23,12 +23,15 @@ type caching struct {
 	stage                *stage.Stage
 	engines              []fleet.EngineID
 	talks, turns, atOnce int
+
+	midway func() // what happens once half of the turns have been; nil: nothing
 }
 
 // outcome is what one way of routing found.
 type outcome struct {
 	way          string
 	first, later usage           // the first turns, and all others
+	cold         int             // of the others, those that found little of what they should: on another engine
 	ttfts        []time.Duration // of the others, where they stream
 }
 
@@ -38,6 +41,9 @@ func (o *outcome) add(turn int, u usage, r *stage.Reply) {
 		return
 	}
 	o.later.add(u)
+	if 2*u.Cached < u.Prompt {
+		o.cold++
+	}
 	if strings.HasPrefix(r.Header.Get("content-type"), "text/event-stream") {
 		o.ttfts = append(o.ttfts, r.TTFT)
 	}
@@ -75,17 +81,32 @@ func (c caching) direct(i int) string { return "http://" + string(c.engines[i%le
 // of the i-th.
 func (c caching) hold(t *testing.T, way string, choose func(i, turn int) string) outcome {
 	t.Helper()
+	talks := make([]*dialogue, c.talks)
+	for i := range talks {
+		talks[i] = newDialogue(fmt.Sprintf("%s-%d", way, i), i)
+	}
+	o, from := outcome{way: way}, 0
+	if c.midway != nil {
+		from = c.turns / 2
+		c.hear(t, &o, talks, 0, from, choose)
+		c.midway()
+	}
+	c.hear(t, &o, talks, from, c.turns, choose)
+	return o
+}
+
+// hear holds the turns of all conversations from one to before another.
+func (c caching) hear(t *testing.T, o *outcome, talks []*dialogue, from, to int, choose func(i, turn int) string) {
+	t.Helper()
 	// llama.cpp closes a connection after each stream, without a word: a client
 	// that keeps connections trips over that.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	var mu sync.Mutex // guards o
-	o := outcome{way: way}
 	var group errgroup.Group
 	group.SetLimit(c.atOnce)
-	for i := range c.talks {
-		d := newDialogue(fmt.Sprintf("%s-%d", way, i), i)
+	for i, d := range talks {
 		group.Go(func() error {
-			for turn := range c.turns {
+			for turn := from; turn < to; turn++ {
 				r := stage.Do(t.Context(), client, d.next(choose(i, turn)))
 				u, err := d.heard(&r)
 				if err != nil {
@@ -99,7 +120,6 @@ func (c caching) hold(t *testing.T, way string, choose func(i, turn int) string)
 		})
 	}
 	check(t, group.Wait())
-	return o
 }
 
 // everyEngineWorked holds, by Envoy's own count, that no engine got nothing and

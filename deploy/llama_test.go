@@ -1,8 +1,10 @@
 package deploy
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,9 +12,16 @@ import (
 	"weir/deploy/stage"
 )
 
-// cacheBar is how much of what is cached with conversations pinned by hand must
-// be cached through Weir.
-const cacheBar = 0.9
+// Bars are how much of what is cached with conversations pinned by hand must be cached
+// through Weir: in a short test, at length, and at length with weights that change by
+// changedPoints while the conversations go on.
+const (
+	cacheBar        = 0.9
+	cacheBarLong    = 0.95
+	cacheBarChanged = 0.85
+
+	changedPoints = 10 // of 100
+)
 
 // llamaEngines run with slots for more conversations than there are, so that what
 // is found in a cache is decided by routing alone.
@@ -33,7 +42,7 @@ func llamaEngines(t *testing.T, flags ...string) *stage.Llama {
 func onLlama(t *testing.T, l *stage.Llama, talks, turns, atOnce int) caching {
 	t.Helper()
 	s := start(t, stage.Options{FleetFile: "testdata/llama.yaml", Llama: l})
-	return caching{s, s.Fleet.Pool("llama").Engines, talks, turns, atOnce}
+	return caching{stage: s, engines: s.Fleet.Pool("llama").Engines, talks: talks, turns: turns, atOnce: atOnce}
 }
 
 // Conversations through Weir find in llama.cpp's KV cache what they would find if
@@ -67,18 +76,33 @@ func TestLlamaAtLength(t *testing.T) {
 		t.Skip("runs for minutes: use make test-llama")
 	}
 	l := llamaEngines(t, "--parallel", "40", "--context", "4096", "--dim", "128", "--layers", "3")
-	c := onLlama(t, l, 36, 8, 2)
-	pinned, random, weir := c.pinned(t), c.random(t), c.weir(t)
-	c.everyEngineWorked(t)
-	mock := onLlama(t, nil, c.talks, c.turns, c.atOnce).weir(t)
-	mock.way = "weir, mock engines"
-	t.Log("\n" + table(pinned, random, weir, mock))
+	const talks, turns, atOnce = 40, 6, 2
+	var pinned, random, weir, changed, mock outcome
+	var moved moves
+	t.Run("as weights are", func(t *testing.T) {
+		c := onLlama(t, l, talks, turns, atOnce)
+		pinned, random, weir = c.pinned(t), c.random(t), c.weir(t)
+		c.everyEngineWorked(t)
+	})
+	t.Run("as weights change", func(t *testing.T) {
+		changed, moved = changedMidway(t, l, talks, turns, atOnce)
+	})
+	t.Run("mock engines", func(t *testing.T) {
+		mock = onLlama(t, nil, talks, turns, atOnce).weir(t)
+		mock.way = "weir, mock engines"
+	})
+	if t.Failed() {
+		return
+	}
+	t.Log("\n" + table(pinned, random, weir, changed, mock))
 
 	f := figures{Target: "test-llama"}
 	share := func(o outcome) float64 { return o.later.hitRate() / pinned.later.hitRate() }
 	f.tell("prompt tokens cached with conversations pinned", pinned.later.hitRate(), "of 1")
 	f.tell("cached at random, of what is cached pinned", share(random), "of 1")
-	f.atLeast("cached through Weir, of what is cached pinned", share(weir), "of 1", cacheBar)
+	f.atLeast("cached through Weir, of what is cached pinned", share(weir), "of 1", cacheBarLong)
+	f.atLeast("the same, weights changed by 10 points at mid-run", share(changed), "of 1", cacheBarChanged)
+	moved.tell(&f, changed.cold)
 	f.atLeast("cached by mock engines, of what llama.cpp caches", mock.later.hitRate()/weir.later.hitRate(), "of 1", 0.95)
 	f.atMost("cached by mock engines, of what llama.cpp caches", mock.later.hitRate()/weir.later.hitRate(), "of 1", 1.05)
 	f.tell("median TTFT pinned", pinned.ttft().Seconds(), "s")
@@ -88,6 +112,51 @@ func TestLlamaAtLength(t *testing.T) {
 	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check(t, f.write(path))
 	f.judge(t)
+}
+
+// moves is what weir-extproc counted over a change of weights.
+type moves struct{ moved, least float64 }
+
+func movesOf(t *testing.T, s *stage.Stage) moves {
+	t.Helper()
+	text := page(t, s.AdminAddress("extproc-main"), "/metrics")
+	return moves{number(t, text, "weir_extproc_conversations_moved_total"), number(t, text, "weir_extproc_conversations_moved_least_total")}
+}
+
+func (m moves) less(before moves) moves {
+	return moves{m.moved - before.moved, m.least - before.least}
+}
+
+// tell tells them beside what the engines' answers show.
+func (m moves) tell(f *figures, cold int) {
+	f.tell("turns that had to be computed anew over the change", float64(cold), "conversations")
+	f.tell("moved by the change, as weir-extproc counts", m.moved, "conversations")
+	f.tell("the least that the weights ask to move", m.least, "conversations")
+}
+
+// changedMidway holds the same conversations over the same engines in two pools, whose
+// weights change between two turns of each.
+func changedMidway(t *testing.T, l *stage.Llama, talks, turns, atOnce int) (outcome, moves) {
+	t.Helper()
+	s := start(t, stage.Options{FleetFile: "testdata/llama-pools.yaml", Llama: l})
+	engines := slices.Concat(s.Fleet.Pool("pair").Engines, s.Fleet.Pool("single").Engines)
+	c := caching{stage: s, engines: engines, talks: talks, turns: turns, atOnce: atOnce}
+	var counted moves
+	c.midway = func() {
+		before := movesOf(t, s)
+		rewrite(t, s, func(text string) string {
+			return strings.Replace(text, "min: 33%, max: 33%", fmt.Sprintf("min: %[1]d%%, max: %[1]d%%", 33+changedPoints), 1)
+		})
+		least := 0.99 * changedPoints / 100 * float64(c.talks)
+		eventually(t, "the new weights are in force", 10*s.Fleet.Options.Tick, func() bool {
+			counted = movesOf(t, s).less(before)
+			return counted.least >= least
+		})
+	}
+	o := c.weir(t)
+	o.way = "weir, weights changed"
+	c.everyEngineWorked(t)
+	return o, counted
 }
 
 // sameAsCounted holds that the engines' own metrics say what their answers said.
@@ -115,15 +184,18 @@ func counted(t *testing.T, c caching) usage {
 	return sum
 }
 
-func counter(t *testing.T, metrics, name string) int {
+func counter(t *testing.T, metrics, name string) int { return int(number(t, metrics, name)) }
+
+// number reads a metric without labels.
+func number(t *testing.T, metrics, name string) float64 {
 	t.Helper()
 	for line := range strings.Lines(metrics) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, err := strconv.Atoi(strings.TrimSpace(value))
+			x, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			check(t, err)
-			return n
+			return x
 		}
 	}
-	t.Fatalf("the engine has no metric %s:\n%s", name, metrics)
+	t.Fatalf("the page has no metric %s:\n%s", name, metrics)
 	return 0
 }
