@@ -15,6 +15,7 @@ type State struct {
 	NetworkAt    map[Link]time.Time      // when Network was last measured
 	Tokens       map[ClassID]TokenBelief // measured sizes of requests; a missing class has its declared one
 	Previous     *Plan                   // nil: none
+	Brakes       []Brake                 // what operators have put on by hand, by target; its drains are in Pools
 	// ElapsedSeconds is the time since the previous plan was made; 0: not known.
 	ElapsedSeconds float64
 }

@@ -12,6 +12,7 @@ const (
 	InputSizes    = "sizes of requests"
 	InputFleet    = "fleet file"
 	InputPolicy   = "policy" // the file's or an operator's
+	InputBrakes   = "brakes" // pins and limits by hand; drains are capacity
 	InputTime     = "time"   // small gains that have lasted
 )
 
@@ -42,6 +43,7 @@ func Causes(before, after *fleet.State, plan func(*fleet.State) (*fleet.Plan, er
 		{InputSizes, func(s *fleet.State) { s.Tokens = after.Tokens }},
 		{InputFleet, func(s *fleet.State) { s.Fleet = withPolicy(after.Fleet, before.Fleet) }},
 		{InputPolicy, func(s *fleet.State) { s.Fleet = withPolicy(before.Fleet, after.Fleet) }},
+		{InputBrakes, func(s *fleet.State) { s.Brakes = after.Brakes }},
 		{InputTime, func(s *fleet.State) { s.Previous, s.ElapsedSeconds = after.Previous, after.ElapsedSeconds }},
 	} {
 		s := *before

@@ -42,6 +42,7 @@ func check(s *fleet.State) error {
 		p.demand(s, s.Fleet.FrontEnds[i].ID)
 	}
 	p.limits(s.Fleet)
+	p.brakes(s.Brakes)
 	p.noise(s)
 	p.previous(s.Previous)
 	return errors.Join(p...)
@@ -129,6 +130,16 @@ func (p *problems) limits(f *fleet.Fleet) {
 		if !(l.Min >= 0 && l.Min <= l.Max && l.Max <= 1) {
 			p.add("limit of %s at %s: %v to %v of the traffic: want 0 to 1, the least first", l.Pool, l.FrontEnd, l.Min, l.Max)
 		}
+	}
+}
+
+func (p *problems) brakes(all []fleet.Brake) {
+	for i := range all {
+		b := &all[i]
+		if !(b.Share >= 0 && b.Share <= 1) {
+			p.add("%s: share %v: want 0 to 1", b, b.Share)
+		}
+		p.number(b.Rps, "%s, RPS", b)
 	}
 }
 

@@ -51,7 +51,7 @@ func (e *explanation) streams() []fleet.StreamWhy {
 	for i, st := range e.model.streams {
 		why := fleet.StreamWhy{
 			FrontEnd: st.id.FrontEnd, Class: st.id.Class,
-			DemandRps: e.routing.demand[i], ShedRps: e.routing.shed[i],
+			DemandRps: e.routing.demand[i] + st.refused, ShedRps: e.routing.shed[i] + st.refused,
 			MarginalSeconds: e.marginal(i),
 		}
 		shares := e.routing.shares(i)
@@ -249,6 +249,8 @@ func (b bound) String() string {
 	switch l := b.limit; {
 	case l == nil:
 		return side
+	case b.pin:
+		return fmt.Sprintf("pin of %s at %s, its %s", l.Class, l.FrontEnd, side)
 	case l.Class != "":
 		return fmt.Sprintf("%s of %s at %s", side, l.Class, l.FrontEnd)
 	default:

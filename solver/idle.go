@@ -13,20 +13,20 @@ func (r *routing) idleShares(st *stream) []float64 {
 	cost := make([]float64, len(st.options))
 	for j, o := range st.options {
 		cost[j] = r.marginal(st.class, o)
-		if o.ready() && (best < 0 || cost[j] < least) {
+		if st.open(j) && (best < 0 || cost[j] < least) {
 			best, least = j, cost[j]
 		}
 	}
 	shares := make([]float64, len(st.options))
 	left := 1.0
 	for j, o := range st.options {
-		if o.ready() && cost[j] <= least+st.options[best].move {
+		if st.open(j) && cost[j] <= least+st.options[best].move {
 			shares[j] = st.share(o.pool.ID)
 			left -= shares[j]
 		}
 	}
 	shares[best] += max(0, left)
-	return normalised(shares)
+	return r.model.pinned(st, shares)
 }
 
 // marginal is what one more request of the class would cost at an option: its own

@@ -13,6 +13,7 @@ type bound struct {
 	pool  int
 	limit *fleet.Limit // nil: the pool's own
 	least bool         // it is a least, not a most
+	pin   bool         // the limit is a pin
 	yield int          // column of what it gives way by
 }
 
@@ -27,8 +28,9 @@ func (p *program) addBounds() {
 	}
 	limits := p.model.state.Fleet.Limits
 	for i := range limits {
-		p.addLimit(&limits[i])
+		p.addLimit(&limits[i], false)
 	}
+	p.addPins()
 }
 
 // addLeast wants a pool to have some work, counted in reference requests.
@@ -60,7 +62,7 @@ func (p *program) addYield(b bound, price float64) {
 
 // addLimit bounds a share of what is admitted, which is a sum over the same flows, so
 // that the row stays linear while requests are refused.
-func (p *program) addLimit(l *fleet.Limit) {
+func (p *program) addLimit(l *fleet.Limit, pin bool) {
 	pool := p.model.pool(l.Pool)
 	if pool == nil || pool.replicas == 0 {
 		return
@@ -69,10 +71,10 @@ func (p *program) addLimit(l *fleet.Limit) {
 		return l.FrontEnd == st.id.FrontEnd && (l.Class == "" || l.Class == st.id.Class)
 	}
 	if l.Max < 1 {
-		p.addBound(bound{pool: pool.index, limit: l}, lp.Row{Lower: -infinite}, of, l.Max)
+		p.addBound(bound{pool: pool.index, limit: l, pin: pin}, lp.Row{Lower: -infinite}, of, l.Max)
 	}
 	if l.Min > 0 {
-		p.addBound(bound{pool: pool.index, limit: l, least: true}, lp.Row{Upper: infinite}, of, l.Min)
+		p.addBound(bound{pool: pool.index, limit: l, pin: pin, least: true}, lp.Row{Upper: infinite}, of, l.Min)
 	}
 }
 
@@ -97,7 +99,11 @@ func (p *program) addBound(b bound, row lp.Row, of func(*stream) bool, share flo
 			p.addEntry(f.column, b.row, value)
 		}
 	}
-	p.addYield(b, p.model.yield*p.model.lightest)
+	price := p.model.yield * p.model.lightest
+	if b.pin {
+		price *= pinYield
+	}
+	p.addYield(b, price)
 }
 
 // mayUse says whether a pool is one of the stream's options.
@@ -110,9 +116,12 @@ func (st *stream) mayUse(pool int) bool {
 	return false
 }
 
-// bounded says whether a limit speaks of the stream's front-end or of its pools. Its
-// small shares are then left as they are.
+// bounded says whether a limit speaks of the stream's front-end or of its pools, or a
+// pin of itself. Its small shares are then left as they are.
 func (m *model) bounded(st *stream) bool {
+	if st.pins != nil {
+		return true
+	}
 	for i := range st.options {
 		if st.options[i].pool.MinRps > 0 {
 			return true

@@ -52,10 +52,12 @@ type class struct {
 type stream struct {
 	id       fleet.Stream
 	class    *class
-	demand   float64      // RPS; 0: idle
+	demand   float64      // RPS that may be let in; 0: idle
+	refused  float64      // RPS beyond that, by the limit of the class
 	doubt    float64      // RPS of the demand that may not be there
 	previous *fleet.Route // nil: none
 	options  []option     // by pool ID
+	pins     []float64    // by option: the share that it is to have; none: it is not pinned. Nil: nothing is
 }
 
 // option is a pool that a class may use, and what it means for a request.
@@ -155,6 +157,7 @@ func (m *model) addStreams() {
 
 func (m *model) newStream(id fleet.Stream, c *class, demand fleet.Demand) *stream {
 	st := &stream{id: id, class: c, demand: demand.Rps, options: slices.Clone(c.options)}
+	st.limit(m.state.AdmittedByLimit(c.ID))
 	if st.demand < idleRps {
 		st.demand = 0
 	}
@@ -167,6 +170,7 @@ func (m *model) newStream(id fleet.Stream, c *class, demand fleet.Demand) *strea
 		o.network = m.state.RoundTrip(fleet.Link{FrontEnd: id.FrontEnd, Pool: o.pool.ID})
 	}
 	m.priceMoves(st)
+	m.pin(st)
 	return st
 }
 

@@ -36,8 +36,12 @@ func routed(name string, route func(*model) (*routing, error)) Policy {
 		}
 		plan := r.plan()
 		plan.Policy = name
-		if plan.Status == fleet.Optimal {
-			plan.Status, plan.Why = fleet.Routed, overfull(plan)
+		over := overfull(plan)
+		switch {
+		case plan.Status == fleet.Optimal:
+			plan.Status, plan.Why = fleet.Routed, over
+		case over != "":
+			plan.Why += "; " + over
 		}
 		if err := r.check(plan); err != nil {
 			return nil, fmt.Errorf("plan: %w", err)
@@ -79,7 +83,7 @@ func spread(by func(*model) rule) func(*model) (*routing, error) {
 		r, parts := newRouting(m), by(m)
 		for i, st := range m.streams {
 			if st.class.ready() {
-				r.give(i, parts(st))
+				r.give(i, m.pinned(st, parts(st)))
 			}
 		}
 		r.load()
@@ -87,11 +91,11 @@ func spread(by func(*model) rule) func(*model) (*routing, error) {
 	}
 }
 
-// nearest gives all to the ready option of the least round trip.
+// nearest gives all that is not pinned to the open option of the least round trip.
 func nearest(st *stream) []float64 {
 	best := -1
 	for j, o := range st.options {
-		if o.ready() && (best < 0 || o.network < st.options[best].network) {
+		if st.open(j) && (best < 0 || o.network < st.options[best].network) {
 			best = j
 		}
 	}

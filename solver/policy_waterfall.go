@@ -8,14 +8,26 @@ import (
 // reach is an option of a stream, by their indices, and what orders it.
 type reach struct {
 	priority       int
+	turn           turn
 	network        float64
 	pool           int // index
 	stream, option int
 }
 
 func compareReach(a, b reach) int {
-	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.network, b.network), cmp.Compare(a.pool, b.pool))
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.turn, b.turn), cmp.Compare(a.network, b.network), cmp.Compare(a.pool, b.pool))
 }
+
+// turn is when a reach is filled, among those of its priority.
+type turn int
+
+// The turns: what is pinned gets its share, the rest goes where it may, and to where a
+// part is pinned only what would be refused.
+const (
+	pinnedTurn turn = iota
+	openTurn
+	lastTurn
+)
 
 // waterfall serves the higher priority first, and of one priority the nearest pools
 // first: each is filled before the next is asked. Streams that are equally near to a
@@ -53,8 +65,17 @@ func (m *model) byDistance() []reach {
 	var order []reach
 	for i, st := range m.streams {
 		for j, o := range st.options {
-			if o.ready() && !st.idle() {
-				order = append(order, reach{st.class.Priority, o.network, o.pool.index, i, j})
+			if !o.ready() || st.idle() {
+				continue
+			}
+			at := reach{st.class.Priority, openTurn, o.network, o.pool.index, i, j}
+			if !st.open(j) {
+				at.turn = lastTurn
+			}
+			order = append(order, at)
+			if st.pins != nil && st.pins[j] > 0 {
+				at.turn = pinnedTurn
+				order = append(order, at)
 			}
 		}
 	}
@@ -68,7 +89,7 @@ func (r *routing) pour(to []reach, left []float64) {
 	pool := r.model.pools[to[0].pool]
 	asked := 0.0 // engine-seconds per second
 	for _, t := range to {
-		asked += left[t.stream] * r.model.streams[t.stream].options[t.option].work
+		asked += r.wanted(t, left) * r.model.streams[t.stream].options[t.option].work
 	}
 	room := max(0, pool.capacity-r.work[pool.index])
 	if asked <= 0 {
@@ -76,11 +97,20 @@ func (r *routing) pour(to []reach, left []float64) {
 	}
 	part := min(1, room/asked)
 	for _, t := range to {
-		rps := part * left[t.stream]
+		rps := part * r.wanted(t, left)
 		r.rps[t.stream][t.option] += rps
 		left[t.stream] -= rps
 	}
 	r.work[pool.index] += part * asked
+}
+
+// wanted is how much of what is left of a stream its turn sends a way, RPS.
+func (r *routing) wanted(t reach, left []float64) float64 {
+	if t.turn != pinnedTurn {
+		return left[t.stream]
+	}
+	st := r.model.streams[t.stream]
+	return min(left[t.stream], st.pins[t.option]*st.demand)
 }
 
 // refuse takes out of a stream what no pool has room for. Of that, demand that may
@@ -104,15 +134,15 @@ func (r *routing) giveIdle() {
 		parts := make([]float64, len(st.options))
 		best := -1
 		for j, o := range st.options {
-			if o.ready() && !r.full(o.pool) && (best < 0 || o.network < st.options[best].network) {
+			if st.open(j) && !r.full(o.pool) && (best < 0 || o.network < st.options[best].network) {
 				best = j
 			}
 		}
 		if best < 0 {
-			r.give(i, nearest(st))
+			r.give(i, r.model.pinned(st, nearest(st)))
 			continue
 		}
 		parts[best] = 1
-		r.give(i, parts)
+		r.give(i, r.model.pinned(st, parts))
 	}
 }

@@ -34,7 +34,7 @@ type shed struct{ column, stream int }
 type fill struct{ column, pool int }
 
 // newProgram states the model: one row per stream (its demand is served or
-// refused), one row per pool (its work fills its segments), one per limit. Streams
+// refused), one row per pool (its work fills its segments), one or two per limit and pin. Streams
 // and pools without a ready engine have no part in it, nor have idle streams.
 func newProgram(m *model) *program {
 	p := &program{model: m, demand: make([]int, len(m.streams)), work: make([]int, len(m.pools))}

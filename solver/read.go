@@ -150,8 +150,8 @@ func (r *routing) route(i int) fleet.Route {
 	route := fleet.Route{
 		FrontEnd:  st.id.FrontEnd,
 		Class:     st.id.Class,
-		DemandRps: r.demand[i],
-		ShedRps:   r.shed[i],
+		DemandRps: r.demand[i] + st.refused,
+		ShedRps:   r.shed[i] + st.refused,
 	}
 	shares := r.shares(i)
 	route.SettledSeconds = r.model.settle(st, shares)

@@ -38,7 +38,24 @@ func (r *routing) why() string {
 	if homeless != nil {
 		out = append(out, fmt.Sprintf("no eligible pool has an engine: refusing %v", homeless))
 	}
-	return strings.Join(out, "; ")
+	return strings.Join(append(out, r.limited()...), "; ")
+}
+
+// limited says what is refused by whose limit.
+func (r *routing) limited() []string {
+	var refused refusals
+	for _, st := range r.model.streams {
+		if st.refused > 0 {
+			refused.add(st.id, st.refused)
+		}
+	}
+	var out []string
+	for _, x := range refused {
+		if limit := r.model.state.LimitOf(x.class); limit != nil {
+			out = append(out, fmt.Sprintf("limited by %s to %.4g RPS of %s: refusing %v", limit.Owner, limit.Rps, x.class, refusals{x}))
+		}
+	}
+	return out
 }
 
 // full says whether a pool has no capacity left.
