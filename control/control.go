@@ -36,7 +36,7 @@ const (
 )
 
 // Config is what a loop works with. The functions but Plan are called by the goroutine
-// of Run alone, one at a time.
+// of Run alone, one at a time; Braked by [New] first, where there is something to tell.
 type Config struct {
 	// State says what is believed now; the previous plan becomes part of it. Each
 	// call returns a state of its own.
@@ -49,7 +49,14 @@ type Config struct {
 	Publish func(*fleet.State, *fleet.Plan) error
 	// Restored is the last plan of an earlier process; nil: none.
 	Restored *fleet.Plan
-	Log      *zap.Logger
+	// Ordered is what operators had ordered of an earlier process; nil: nothing.
+	Ordered *Orders
+	// Braked is told of the brakes in force when they change, so that what is drained is
+	// not taken for able by whoever judges evidence; nil: nobody is. So is Keep told of
+	// all orders each round, to save them: it must not wait, and knows itself what is new.
+	Braked func([]fleet.Brake)
+	Keep   func(Orders)
+	Log    *zap.Logger
 }
 
 // Counters count rounds and what went wrong in them. Any goroutine may read them.
@@ -63,6 +70,9 @@ type Counters struct {
 	EventsDropped   atomic.Uint64 // the loop was too far behind to take them
 	RestoredDropped atomic.Uint64 // plans of an earlier process that made no sense
 	StartsUnprobed  atomic.Uint64 // first rounds before every engine was probed
+	BrakesPut       atomic.Uint64 // or renewed
+	BrakesReleased  atomic.Uint64 // by hand
+	BrakesExpired   atomic.Uint64
 	ShadowsPlanned  atomic.Uint64 // plans of the second policy
 	ShadowsFailed   atomic.Uint64 // rounds in which it made none, or one that a guard refused
 	ShadowsSkipped  atomic.Uint64 // rounds in which it was still at an earlier one
@@ -83,9 +93,10 @@ type Loop struct {
 	planned     time.Time   // when it was made; zero: by an earlier process
 	restored    bool        // plan is of an earlier process
 	started     time.Time
-	policy      override     // of the fleet file's policy
-	shadowed    override     // of the fleet file's shadow
-	choice      fleet.Choice // of the last round
+	brakes      []fleet.Brake // in force, by target
+	policy      override      // of the fleet file's policy
+	shadowed    override      // of the fleet file's shadow
+	choice      fleet.Choice  // of the last round
 	shadow      shadow
 	believed    *fleet.State // in the last round; nil: there was none
 	turn        *fleet.Turn  // the last one; nil: none
@@ -102,6 +113,9 @@ type event struct {
 // warning.
 func New(c Config) *Loop {
 	l := &Loop{config: c, events: make(chan event, maxEvents), shades: make(chan shade, 1), planning: newPlanning()}
+	if c.Ordered != nil {
+		l.restoreOrders(c.Ordered)
+	}
 	if c.Restored == nil {
 		return l
 	}

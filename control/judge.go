@@ -129,11 +129,11 @@ func (j *judge) fits() error {
 	return nil
 }
 
-// needed says whether requests are shed only where capacity is short.
+// needed says whether requests are shed only where capacity is short, or a limit says so.
 func (j *judge) needed() error {
 	for i := range j.plan.Routes {
 		r := &j.plan.Routes[i]
-		if r.ShedRps > tolerance*max(1, r.DemandRps) && j.free(r.Class) {
+		if !limitedAway(j.state, r) && j.free(r.Class) {
 			return fmt.Errorf("%s: sheds while capacity is free", name(r))
 		}
 	}

@@ -14,17 +14,26 @@ import (
 type Keeper struct {
 	Failed atomic.Uint64 // saves that failed; the plan stays in force all the same
 
+	OrdersFailed atomic.Uint64 // likewise of orders; they are tried again each round
+
 	store   Store
 	log     *zap.Logger
 	pending chan Saved
+	orders  chan Orders
 
-	last    *Saved                 // only the goroutine of Run touches it
-	problem atomic.Pointer[string] // why the last save failed; nil: it did not
+	last       *Saved  // only the goroutine of Run touches these
+	lastOrders *Orders // nil: none were saved, or it is not known
+
+	problem       atomic.Pointer[string] // why the last save failed; nil: it did not
+	ordersProblem atomic.Pointer[string] // likewise of orders
 }
 
-// Problem says why plans are not saved at the moment; empty: they are.
+// Problem says why plans or orders are not saved at the moment; empty: they are.
 func (k *Keeper) Problem() string {
 	if p := k.problem.Load(); p != nil {
+		return *p
+	}
+	if p := k.ordersProblem.Load(); p != nil {
 		return *p
 	}
 	return ""
@@ -32,7 +41,7 @@ func (k *Keeper) Problem() string {
 
 // NewKeeper returns a keeper for a store.
 func NewKeeper(store Store, log *zap.Logger) *Keeper {
-	return &Keeper{store: store, log: log, pending: make(chan Saved, 1)}
+	return &Keeper{store: store, log: log, pending: make(chan Saved, 1), orders: make(chan Orders, 1)}
 }
 
 // Keep takes a plan to save. A held one is not: what it holds was saved when it
@@ -48,21 +57,61 @@ func (k *Keeper) Keep(saved Saved) {
 	k.pending <- saved
 }
 
+// KeepOrders takes the orders in force, each round: those that are saved already cost
+// nothing. It is called from one goroutine.
+func (k *Keeper) KeepOrders(o Orders) {
+	select {
+	case <-k.orders:
+	default:
+	}
+	k.orders <- o
+}
+
 // Run saves until the context ends, and what is pending then as well.
 func (k *Keeper) Run(ctx context.Context) error {
 	for {
 		select {
 		case s := <-k.pending:
 			k.save(&s)
+		case o := <-k.orders:
+			k.saveOrders(&o)
 		case <-ctx.Done():
-			select {
-			case s := <-k.pending:
-				k.save(&s)
-			default:
-			}
+			k.saveRest()
 			return nil
 		}
 	}
+}
+
+// saveRest saves what is pending.
+func (k *Keeper) saveRest() {
+	select {
+	case s := <-k.pending:
+		k.save(&s)
+	default:
+	}
+	select {
+	case o := <-k.orders:
+		k.saveOrders(&o)
+	default:
+	}
+}
+
+func (k *Keeper) saveOrders(o *Orders) {
+	if k.lastOrders.same(o) {
+		return
+	}
+	err := k.store.SaveOrders(o)
+	if err == nil {
+		k.lastOrders = o
+		k.ordersProblem.Store(nil)
+		return
+	}
+	k.OrdersFailed.Add(1)
+	complaint := err.Error()
+	if k.ordersProblem.Load() == nil {
+		k.log.Error("orders not saved: a restart forgets brakes and policies by command", zap.Error(err))
+	}
+	k.ordersProblem.Store(&complaint)
 }
 
 func (k *Keeper) save(s *Saved) {

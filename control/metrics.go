@@ -20,9 +20,12 @@ func (l *Loop) RegisterMetrics(r prometheus.Registerer) error {
 	)
 }
 
-// RegisterMetrics has the keeper's counter collected.
+// RegisterMetrics has the keeper's counters collected.
 func (k *Keeper) RegisterMetrics(r prometheus.Registerer) error {
-	return r.Register(newCounter("plans_unsaved", "Plans that the state directory did not take.", &k.Failed))
+	return errors.Join(
+		r.Register(newCounter("plans_unsaved", "Plans that the state directory did not take.", &k.Failed)),
+		r.Register(newCounter("orders_unsaved", "Operators' orders, brakes among them, that the state directory did not take.", &k.OrdersFailed)),
+	)
 }
 
 func (c *Counters) register(r prometheus.Registerer) error {
@@ -34,6 +37,9 @@ func (c *Counters) register(r prometheus.Registerer) error {
 		r.Register(newCounter("plans_refused", "Rounds whose plan a guard refused.", &c.PlansRefused)),
 		r.Register(newCounter("publish_errors", "Rounds whose plan did not reach every front-end's snapshot.", &c.PublishErrors)),
 		r.Register(newCounter("events_dropped", "Reports and probes that the loop was too far behind to take.", &c.EventsDropped)),
+		r.Register(newCounter("brakes_put", "Brakes that operators put on, or renewed.", &c.BrakesPut)),
+		r.Register(newCounter("brakes_released", "Brakes that operators took off.", &c.BrakesReleased)),
+		r.Register(newCounter("brakes_expired", "Brakes whose time was up.", &c.BrakesExpired)),
 		r.Register(newCounter("restored_dropped", "Plans of an earlier process that made no sense and were dropped.", &c.RestoredDropped)),
 		r.Register(newCounter("starts_unprobed", "First rounds that did not wait for every engine's first probe.", &c.StartsUnprobed)),
 	)
@@ -63,6 +69,7 @@ var (
 	roundAge    = figure("round_age_seconds", "Time since the last round began.")
 	planStatus  = figure("plan_status", "1 for the status of the plan in force.", "status")
 	planPolicy  = figure("policy", "1 for the policy that makes the plans.", "policy")
+	brakes      = figure("brakes", "Brakes that operators have put on and that are in force, by kind.", "kind")
 	planAge     = figure("plan_age_seconds", "Time since the plan in force was made, unless by an earlier process.")
 	meanLatency = figure("mean_latency_seconds", "Network and engine time that the plan expects of a mean request.")
 	streams     = figure("streams", "Classes at front-ends, by how their demand is known.", "source")
@@ -87,7 +94,7 @@ func figure(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements [prometheus.Collector].
 func (planFigures) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		roundAge, planStatus, planPolicy, planAge, meanLatency, streams, demand, shed, planned, share,
+		roundAge, planStatus, planPolicy, brakes, planAge, meanLatency, streams, demand, shed, planned, share,
 		capacity, poolRps, utilisation, price, replicaGain, engines, health, factor,
 	} {
 		out <- d
@@ -106,6 +113,7 @@ func (f planFigures) Collect(out chan<- prometheus.Metric) {
 	for _, policy := range fleet.Policies() {
 		g.is(planPolicy, policy, r.Choice.Policy.Name)
 	}
+	g.brakes(r.State.Brakes)
 	if r.Plan != nil {
 		if !r.Planned.IsZero() {
 			g.set(planAge, time.Since(r.Planned).Seconds())
@@ -128,6 +136,18 @@ func (g gauges) is(d *prometheus.Desc, label, applies string) {
 		value = 1
 	}
 	g.set(d, value, label)
+}
+
+func (g gauges) brakes(all []fleet.Brake) {
+	for _, kind := range fleet.BrakeKinds() {
+		n := 0.0
+		for i := range all {
+			if all[i].Kind == kind {
+				n++
+			}
+		}
+		g.set(brakes, n, string(kind))
+	}
 }
 
 func (g gauges) beliefs(s *fleet.State) {

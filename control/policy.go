@@ -24,6 +24,21 @@ type override struct {
 	name, file string // file is what the file said when it was chosen
 }
 
+// chosen is the override as it is kept, nil if there is none.
+func (o *override) chosen() *fleet.Chosen {
+	if !o.set {
+		return nil
+	}
+	return &fleet.Chosen{Name: o.name, File: o.file}
+}
+
+func overrideOf(c *fleet.Chosen) override {
+	if c == nil {
+		return override{}
+	}
+	return override{true, c.Name, c.File}
+}
+
 // over is what is in force where the file says that. Of a file that has changed its
 // mind, the override has ended and is forgotten.
 func (o *override) over(file string) fleet.Chosen {
@@ -35,12 +50,11 @@ func (o *override) over(file string) fleet.Chosen {
 }
 
 // Choose has the loop work by other policies from its next round on, until the fleet
-// file names another one or the process ends; it returns what will be in force. Nil
+// file names another one; it returns what will be in force. Nil
 // leaves a policy as it is, and an empty shadow is none; [fleet.CheckPolicy] says whether
 // a name is one. Any goroutine may ask.
 func (l *Loop) Choose(policy, shadow *string) (fleet.Choice, error) {
-	heard := make(chan fleet.Choice, 1)
-	posted := l.Post(func(now time.Time) {
+	return ask(l, func(now time.Time) (fleet.Choice, error) {
 		file := filed(l.config.State(now, l.plan))
 		if policy != nil {
 			l.policy = override{true, *policy, file.Policy.File}
@@ -48,16 +62,31 @@ func (l *Loop) Choose(policy, shadow *string) (fleet.Choice, error) {
 		if shadow != nil {
 			l.shadowed = override{true, *shadow, file.Shadow.File}
 		}
-		heard <- l.over(file)
+		l.keepOrders()
+		return l.over(file), nil
 	})
+}
+
+// ask has the loop do something before its next round, and waits for what comes of it.
+func ask[T any](l *Loop, do func(now time.Time) (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	heard := make(chan answer, 1)
+	posted := l.Post(func(now time.Time) {
+		value, err := do(now)
+		heard <- answer{value, err}
+	})
+	var none T
 	if !posted {
-		return fleet.Choice{}, errNotHeard
+		return none, errNotHeard
 	}
 	select {
-	case choice := <-heard:
-		return choice, nil
+	case a := <-heard:
+		return a.value, a.err
 	case <-time.After(chooseWait):
-		return fleet.Choice{}, errNotHeard
+		return none, errNotHeard
 	}
 }
 

@@ -20,9 +20,12 @@ func (l *Loop) round() time.Duration {
 		e.do(e.at)
 	}
 	now := time.Now()
+	l.expire(now)
 	s := l.config.State(now, l.plan)
+	s.Brake(l.brakes)
 	s.ElapsedSeconds = l.elapsedSeconds(now)
 	choice := l.choose(s)
+	l.keepOrders()
 	plan := l.decide(now, s)
 	l.noteTurn(now, s, plan)
 	if plan != nil {
@@ -101,6 +104,9 @@ var errRestored = errors.New("restarted: waiting for every front-end's load repo
 
 // propose makes a plan that the guards let pass.
 func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
+	if b := s.Frozen(); b != nil && l.plan != nil {
+		return nil, frozen(b)
+	}
 	if l.restored && now.Sub(l.started) < reportWait && !measured(s) && l.stillHolds(s) {
 		return nil, errRestored
 	}
@@ -120,11 +126,12 @@ func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
 
 // stillHolds says whether the restored plan is worth waiting with, whichever policy made
 // it: every stream has its route, every share a pool that may serve it and is ready, and
-// nobody is refused for a shortage that may be over.
+// nobody is refused for a shortage that may be over, but by a limit.
 func (l *Loop) stillHolds(s *fleet.State) bool {
 	j := newJudge(s, l.plan)
 	for i := range l.plan.Routes {
-		if r := &l.plan.Routes[i]; r.ShedRps > 0 || !j.reaches(r) {
+		r := &l.plan.Routes[i]
+		if r.ShedRps > 0 && s.LimitOf(r.Class) == nil || !j.reaches(r) {
 			return false
 		}
 	}

@@ -17,7 +17,8 @@ import (
 	"weir/fleet"
 )
 
-// Store is a directory that keeps the last plan over restarts.
+// Store is a directory that keeps the last plan, and what operators have ordered, over
+// restarts.
 type Store struct{ Dir string }
 
 // Saved is what a store keeps: all that is needed to act on the last plan when
@@ -33,12 +34,13 @@ const storeFormat = 1
 
 const (
 	storeFile    = "plan.json"
-	refusedFile  = "plan.json.refused" // and when
+	ordersFile   = "orders.json"
+	refused      = ".refused" // behind a name, and when
 	lockFile     = "lock"
 	maxStoreSize = 256 << 20 // bytes; a plan of 300 front-ends, 2,000 pools and 20 classes is a tenth
 )
 
-// envelope is the form of the file. Sum guards against a torn or edited one.
+// envelope is the form of the files. Sum guards against a torn or edited one.
 type envelope struct {
 	Format int             `json:"format"`
 	Sum    string          `json:"sha256"` // of Saved as it stands in the file
@@ -69,52 +71,91 @@ func (s Store) Read() (*Saved, error) { return readSaved(filepath.Join(s.Dir, st
 // Load reads what was saved last, for the process that will save next. A file that
 // cannot be used is set aside, not lost, under the name that the error tells.
 func (s Store) Load() (*Saved, error) {
-	path := filepath.Join(s.Dir, storeFile)
 	saved, err := s.Read()
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return saved, err
 	}
-	aside := filepath.Join(s.Dir, refusedFile+time.Now().UTC().Format(".20060102T150405.000"))
-	if moved := os.Rename(path, aside); moved != nil {
-		return nil, fmt.Errorf("last plan in %s: %w (it stays there: %w)", path, err, moved)
+	return nil, s.setAside(storeFile, "last plan", err)
+}
+
+// LoadOrders reads the orders that were saved last, likewise.
+func (s Store) LoadOrders() (*Orders, error) {
+	orders, err := s.ReadOrders()
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return orders, err
 	}
-	return nil, fmt.Errorf("last plan, now in %s: %w", aside, err)
+	return nil, s.setAside(ordersFile, "operators' orders", err)
+}
+
+// ReadOrders reads them and changes nothing.
+func (s Store) ReadOrders() (*Orders, error) {
+	e, err := readEnvelope(filepath.Join(s.Dir, ordersFile))
+	if err != nil {
+		return nil, err
+	}
+	orders := &Orders{}
+	if err := e.open(orders); err != nil {
+		return nil, err
+	}
+	return orders, orders.Check()
+}
+
+// setAside renames a file that cannot be used, and says where it is.
+func (s Store) setAside(file, what string, why error) error {
+	path := filepath.Join(s.Dir, file)
+	aside := path + refused + time.Now().UTC().Format(".20060102T150405.000")
+	if moved := os.Rename(path, aside); moved != nil {
+		return fmt.Errorf("%s in %s: %w (it stays there: %w)", what, path, why, moved)
+	}
+	return fmt.Errorf("%s, now in %s: %w", what, aside, why)
 }
 
 func readSaved(path string) (*Saved, error) {
-	info, err := os.Stat(path)
+	e, err := readEnvelope(path)
 	if err != nil {
 		return nil, err
-	}
-	if info.Size() == 0 || info.Size() > maxStoreSize {
-		return nil, fmt.Errorf("a file of %d bytes is no plan", info.Size())
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var e envelope
-	if err := json.Unmarshal(text, &e); err != nil {
-		return nil, fmt.Errorf("corrupt: %w", err)
-	}
-	return e.open()
-}
-
-func (e *envelope) open() (*Saved, error) {
-	if e.Format != storeFormat {
-		return nil, fmt.Errorf("format %d, this Weir reads %d: another version wrote it", e.Format, storeFormat)
-	}
-	if sum(e.Saved) != e.Sum {
-		return nil, errors.New("corrupt: the content does not match its checksum")
 	}
 	saved := &Saved{}
-	if err := json.Unmarshal(e.Saved, saved); err != nil {
-		return nil, fmt.Errorf("corrupt: %w", err)
+	if err := e.open(saved); err != nil {
+		return nil, err
 	}
 	if saved.Plan == nil {
 		return nil, errors.New("corrupt: it holds no plan")
 	}
 	return saved, sound(saved.Plan)
+}
+
+func readEnvelope(path string) (*envelope, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() == 0 || info.Size() > maxStoreSize {
+		return nil, fmt.Errorf("a file of %d bytes is none of ours", info.Size())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	e := &envelope{}
+	if err := json.Unmarshal(text, e); err != nil {
+		return nil, fmt.Errorf("corrupt: %w", err)
+	}
+	return e, nil
+}
+
+// open reads what is in the envelope into a value.
+func (e *envelope) open(into any) error {
+	if e.Format != storeFormat {
+		return fmt.Errorf("format %d, this Weir reads %d: another version wrote it", e.Format, storeFormat)
+	}
+	if sum(e.Saved) != e.Sum {
+		return errors.New("corrupt: the content does not match its checksum")
+	}
+	if err := json.Unmarshal(e.Saved, into); err != nil {
+		return fmt.Errorf("corrupt: %w", err)
+	}
+	return nil
 }
 
 func sum(text []byte) string {
@@ -125,21 +166,34 @@ func sum(text []byte) string {
 // Save replaces what was saved last, in one step: a crash leaves the old file or
 // the new one.
 func (s Store) Save(saved Saved) error {
-	inner, err := json.Marshal(saved)
-	if err != nil {
-		return fmt.Errorf("save plan: %w", err)
-	}
-	text, err := json.Marshal(envelope{storeFormat, sum(inner), inner})
-	if err != nil {
-		return fmt.Errorf("save plan: %w", err)
-	}
-	if err := os.MkdirAll(s.Dir, 0o750); err != nil {
-		return fmt.Errorf("save plan: %w", err)
-	}
-	if err := replace(filepath.Join(s.Dir, storeFile), text); err != nil {
+	if err := s.seal(storeFile, saved); err != nil {
 		return fmt.Errorf("save plan: %w", err)
 	}
 	return nil
+}
+
+// SaveOrders replaces the orders that were saved last, likewise.
+func (s Store) SaveOrders(o *Orders) error {
+	if err := s.seal(ordersFile, o); err != nil {
+		return fmt.Errorf("save orders: %w", err)
+	}
+	return nil
+}
+
+// seal writes a value as a file in an envelope.
+func (s Store) seal(file string, value any) error {
+	inner, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(envelope{storeFormat, sum(inner), inner})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.Dir, 0o750); err != nil {
+		return err
+	}
+	return replace(filepath.Join(s.Dir, file), text)
 }
 
 // replace writes a file so that it is there whole or not at all. What a crash
@@ -189,5 +243,15 @@ func (a *Saved) same(b *Saved) bool {
 	}
 	before, errBefore := json.Marshal(unaged(a.Plan))
 	after, errAfter := json.Marshal(unaged(b.Plan))
+	return errors.Join(errBefore, errAfter) == nil && bytes.Equal(before, after)
+}
+
+// same says whether saving b after a would change nothing.
+func (a *Orders) same(b *Orders) bool {
+	if a == nil {
+		return false
+	}
+	before, errBefore := json.Marshal(a)
+	after, errAfter := json.Marshal(b)
 	return errors.Join(errBefore, errAfter) == nil && bytes.Equal(before, after)
 }

@@ -81,7 +81,7 @@ func TestStoreSetsAsideWhatItCannotUse(t *testing.T) {
 		text string
 		want string
 	}{
-		"empty":          {"", "a file of 0 bytes is no plan"},
+		"empty":          {"", "a file of 0 bytes is none of ours"},
 		"torn":           {string(good[:len(good)/2]), "corrupt"},
 		"edited":         {strings.Replace(string(good), `"demandRps":3`, `"demandRps":4`, 1), "does not match its checksum"},
 		"future version": {strings.Replace(string(good), `"format":1`, `"format":2`, 1), "another version wrote it"},
@@ -97,10 +97,10 @@ func TestStoreSetsAsideWhatItCannotUse(t *testing.T) {
 				t.Errorf("Read = %v, want one that says %q", err, c.want)
 			}
 			_, err := s.Load()
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), refusedFile) {
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), storeFile+refused) {
 				t.Errorf("Load = %v, want one that says %q and where the file is now", err, c.want)
 			}
-			names, err := filepath.Glob(filepath.Join(s.Dir, refusedFile+".*"))
+			names, err := filepath.Glob(filepath.Join(s.Dir, storeFile+refused+".*"))
 			if err != nil || len(names) != 1 {
 				t.Fatalf("set aside %v, %v, want one file", names, err)
 			}

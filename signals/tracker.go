@@ -26,6 +26,7 @@ type Tracker struct {
 	pools     map[fleet.PoolID]*pool
 	sizes     map[fleet.ClassID]*sizes
 	distances map[fleet.Link]*distance
+	brakes    []fleet.Brake
 }
 
 // NewTracker returns a tracker that has heard nothing yet.
@@ -39,6 +40,10 @@ func NewTracker(f *fleet.Fleet) *Tracker {
 	t.SetFleet(f)
 	return t
 }
+
+// Brake has the engines that operators drain counted as draining from the next state on:
+// what a pool answers and how fast, the others of it do.
+func (t *Tracker) Brake(brakes []fleet.Brake) { t.brakes = brakes }
 
 // SetFleet replaces the fleet and keeps what was heard of all that is in both.
 func (t *Tracker) SetFleet(f *fleet.Fleet) {
@@ -177,6 +182,9 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 		st, doubted := p.state(now)
 		if doubted {
 			t.Counters.PoolsDoubted.Add(1)
+		}
+		if drained := fleet.DrainedEngines(t.brakes, t.fleet.Pool(id), st.Engines); drained != nil {
+			st.Engines = drained
 		}
 		st.Signals.Open = open[id]
 		s.Pools[id] = st

@@ -1,0 +1,148 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/fleet"
+)
+
+var errNoPlan = fmt.Errorf("%w: there is no plan yet that could be held", fleet.ErrBrake)
+
+// Brake puts a brake on, or renews one on the same target, from the next round on and
+// for that time, and returns all that are in force then. What is wrong with it wraps
+// [fleet.ErrBrake]. Any goroutine may ask.
+func (l *Loop) Brake(b fleet.Brake, hold time.Duration, force bool) ([]fleet.Brake, error) {
+	return ask(l, func(now time.Time) ([]fleet.Brake, error) {
+		now = now.Round(0) // it is kept over restarts, which know the wall clock alone
+		l.expire(now)
+		b.Since, b.Until = now, now.Add(hold)
+		s := l.config.State(now, l.plan)
+		s.Brake(l.brakes)
+		if err := fleet.CheckBrake(s, &b, force); err != nil {
+			return nil, err
+		}
+		if b.Kind == fleet.BrakeFreeze && l.plan == nil {
+			return nil, errNoPlan
+		}
+		l.setBrakes(fleet.WithBrake(l.brakes, b))
+		l.Counters.BrakesPut.Add(1)
+		l.config.Log.Info("brake put on", brakeFields(&b)...)
+		return l.brakes, nil
+	})
+}
+
+// Release takes a brake off, from the next round on, and returns those that stay.
+func (l *Loop) Release(t fleet.BrakeTarget, owner string) ([]fleet.Brake, error) {
+	return ask(l, func(now time.Time) ([]fleet.Brake, error) {
+		l.expire(now)
+		if err := fleet.CheckRelease(l.brakes, t); err != nil {
+			return nil, err
+		}
+		l.setBrakes(fleet.WithoutBrake(l.brakes, t))
+		l.Counters.BrakesReleased.Add(1)
+		l.config.Log.Info("brake taken off", zap.Stringer("brake", t), zap.String("by", owner))
+		return l.brakes, nil
+	})
+}
+
+// expire takes off the brakes whose time is up.
+func (l *Loop) expire(now time.Time) {
+	left := slices.DeleteFunc(slices.Clone(l.brakes), func(b fleet.Brake) bool {
+		over := !now.Before(b.Until)
+		if over {
+			l.Counters.BrakesExpired.Add(1)
+			l.config.Log.Info("brake expired", brakeFields(&b)...)
+		}
+		return over
+	})
+	if len(left) != len(l.brakes) {
+		l.setBrakes(left)
+	}
+}
+
+// setBrakes is the one place where they change: whoever must know is told.
+func (l *Loop) setBrakes(brakes []fleet.Brake) {
+	l.brakes = brakes
+	if l.config.Braked != nil {
+		l.config.Braked(brakes)
+	}
+	l.keepOrders()
+}
+
+func brakeFields(b *fleet.Brake) []zap.Field {
+	return []zap.Field{
+		zap.Stringer("brake", b), zap.Float64("share", b.Share), zap.Float64("rps", b.Rps),
+		zap.String("owner", b.Owner), zap.String("note", b.Note), zap.Time("until", b.Until),
+	}
+}
+
+// frozen says who holds the plan.
+func frozen(b *fleet.Brake) error {
+	note := ""
+	if b.Note != "" {
+		note = fmt.Sprintf(" (%s)", b.Note)
+	}
+	return fmt.Errorf("frozen by %s until %s%s", b.Owner, b.Until.UTC().Format(time.DateTime+" UTC"), note)
+}
+
+// Orders are what operators have ordered at run time, and is kept over restarts.
+type Orders struct {
+	Policy *fleet.Chosen `json:"policy"` // null: the fleet file's
+	Shadow *fleet.Chosen `json:"shadow"` // likewise
+	Brakes []fleet.Brake `json:"brakes"`
+}
+
+// Check says what in orders makes no sense by itself, for whatever fleet.
+func (o *Orders) Check() error {
+	var errs []error
+	if len(o.Brakes) > fleet.MaxBrakes {
+		errs = append(errs, fmt.Errorf("%d brakes: %d are possible", len(o.Brakes), fleet.MaxBrakes))
+	}
+	for i := range o.Brakes {
+		if err := o.Brakes[i].Sound(); err != nil {
+			errs = append(errs, fmt.Errorf("brake %d: %w", i+1, err))
+		}
+	}
+	if o.Policy != nil {
+		errs = append(errs, fleet.CheckPolicy(o.Policy.Name))
+	}
+	if o.Shadow != nil && o.Shadow.Name != "" {
+		errs = append(errs, fleet.CheckPolicy(o.Shadow.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// orders are those in force.
+func (l *Loop) orders() Orders {
+	return Orders{Policy: l.policy.chosen(), Shadow: l.shadowed.chosen(), Brakes: l.brakes}
+}
+
+// restoreOrders has those of an earlier process in force.
+func (l *Loop) restoreOrders(o *Orders) {
+	l.policy, l.shadowed = overrideOf(o.Policy), overrideOf(o.Shadow)
+	for _, b := range o.Brakes {
+		l.brakes = fleet.WithBrake(l.brakes, b)
+	}
+	if l.config.Braked != nil {
+		l.config.Braked(l.brakes)
+	}
+}
+
+func (l *Loop) keepOrders() {
+	if l.config.Keep != nil {
+		l.config.Keep(l.orders())
+	}
+}
+
+// limitedAway says whether a stream's refusal is what the limit of its class takes off
+// the demand that a state believes in.
+func limitedAway(s *fleet.State, r *fleet.Route) bool {
+	demand := s.Demand[fleet.Stream{FrontEnd: r.FrontEnd, Class: r.Class}].Rps
+	away := (1 - s.AdmittedByLimit(r.Class)) * demand
+	return r.ShedRps <= away+tolerance*max(1, r.DemandRps)
+}

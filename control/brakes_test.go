@@ -1,0 +1,261 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"weir/fleet"
+)
+
+var (
+	freeze  = fleet.BrakeTarget{Kind: fleet.BrakeFreeze}
+	drainQ  = fleet.BrakeTarget{Kind: fleet.BrakeDrain, Pool: "q"}
+	pinP    = fleet.BrakeTarget{Kind: fleet.BrakePin, FrontEnd: "A", Class: "chat", Pool: "p"}
+	limited = fleet.BrakeTarget{Kind: fleet.BrakeLimit, Class: "chat"}
+)
+
+func mustBrake(t *testing.T, l *Loop, b fleet.Brake, hold time.Duration) []fleet.Brake {
+	t.Helper()
+	b.Owner = "ann@ops"
+	brakes, err := l.Brake(b, hold, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return brakes
+}
+
+// aRound lets one go by and returns it.
+func aRound(l *Loop) fleet.Round {
+	elapse(DefaultTick)
+	synctest.Wait()
+	return l.Latest()
+}
+
+// A drain is in the state that the next plan is made of and that is published with it;
+// it ends by itself, or when somebody ends it.
+func TestADrainIsInTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		var planned, published, told fleet.Readiness
+		makePlan, publish := c.Plan, c.Publish
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) { planned = s.Readiness("q", "q1"); return makePlan(s) }
+		c.Publish = func(s *fleet.State, p *fleet.Plan) error { published = s.Readiness("q", "q1"); return publish(s, p) }
+		c.Braked = func(brakes []fleet.Brake) {
+			told = fleet.Ready
+			if len(brakes) > 0 {
+				told = fleet.Draining
+			}
+		}
+		l := New(c)
+		runLoop(t, l)
+		aRound(l)
+		expect := func(when string, want fleet.Readiness, ready int) {
+			t.Helper()
+			r := aRound(l)
+			if planned != want || published != want || told != want || r.State.ReadyEngines(r.State.Fleet.Pool("q")) != ready {
+				t.Errorf("%s: planned of a %v engine, published a %v one, told of a %v one; want %v and %d ready", when, planned, published, told, want, ready)
+			}
+		}
+		if got := mustBrake(t, l, fleet.Brake{BrakeTarget: drainQ}, time.Minute); len(got) != 1 || got[0].Until.Sub(got[0].Since) != time.Minute {
+			t.Errorf("in force: %+v", got)
+		}
+		expect("drained", fleet.Draining, 0)
+		elapse(time.Minute)
+		expect("expired", fleet.Ready, 2)
+		mustBrake(t, l, fleet.Brake{BrakeTarget: drainQ}, time.Minute)
+		expect("drained again", fleet.Draining, 0)
+		if got, err := l.Release(drainQ, "bob@ops"); err != nil || len(got) > 0 {
+			t.Errorf("released: %+v, %v", got, err)
+		}
+		expect("released", fleet.Ready, 2)
+		if p, r, e := l.Counters.BrakesPut.Load(), l.Counters.BrakesReleased.Load(), l.Counters.BrakesExpired.Load(); p != 2 || r != 1 || e != 1 {
+			t.Errorf("put %d, released %d, expired %d; want 2, 1, 1", p, r, e)
+		}
+	})
+}
+
+// While it is frozen the last plan stays, whatever changes; news of engines is published
+// with it all the same, drains too.
+func TestAFreezeHoldsThePlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		plans, published := 0, 0
+		var news fleet.Readiness
+		makePlan, publish := c.Plan, c.Publish
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) { plans++; return makePlan(s) }
+		c.Publish = func(s *fleet.State, p *fleet.Plan) error {
+			published++
+			news = s.Readiness("q", "q1")
+			return publish(s, p)
+		}
+		l := New(c)
+		runLoop(t, l)
+		before := aRound(l).Plan
+		got := mustBrake(t, l, fleet.Brake{BrakeTarget: freeze, Note: "a game"}, time.Minute)
+		mustBrake(t, l, fleet.Brake{BrakeTarget: drainQ}, time.Minute)
+		plans, published = 0, 0
+		r := aRound(l)
+		want := "frozen by ann@ops until " + got[0].Until.UTC().Format("2006-01-02 15:04:05 UTC") + " (a game)"
+		if r.Plan.Status != fleet.Held || r.Plan.Why != want || r.Why != want {
+			t.Errorf("%s: %q, want held: %q", r.Plan.Status, r.Plan.Why, want)
+		}
+		if diff := cmp.Diff(before.Routes, r.Plan.Routes); diff != "" {
+			t.Errorf("the plan has changed:\n%s", diff)
+		}
+		if plans != 0 || published != 1 || news != fleet.Draining {
+			t.Errorf("%d plans made, %d published with a %v engine; want 0, 1, draining", plans, published, news)
+		}
+		if _, err := l.Release(freeze, ""); err != nil {
+			t.Fatal(err)
+		}
+		if r := aRound(l); r.Plan.Status != fleet.Optimal || plans != 1 {
+			t.Errorf("thawed: %s, %d plans made", r.Plan.Status, plans)
+		}
+	})
+}
+
+// What cannot be is refused, and changes nothing.
+func TestBrakesThatAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		fails := errors.New("no luck")
+		makePlan := c.Plan
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) {
+			if fails != nil {
+				return nil, fails
+			}
+			return makePlan(s)
+		}
+		l := New(c)
+		runLoop(t, l)
+		aRound(l)
+		refused := func(b fleet.BrakeTarget, hold time.Duration, want string) {
+			t.Helper()
+			if _, err := l.Brake(fleet.Brake{BrakeTarget: b, Owner: "a"}, hold, false); !errors.Is(err, fleet.ErrBrake) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %v, want %q", b, err, want)
+			}
+		}
+		refused(freeze, time.Minute, "there is no plan yet")
+		fails = nil
+		aRound(l)
+		refused(freeze, 25*time.Hour, "24h0m0s at most")
+		refused(fleet.BrakeTarget{Kind: fleet.BrakeDrain, Pool: "r"}, time.Minute, `there is no pool "r": name one of p, q`)
+		mustBrake(t, l, fleet.Brake{BrakeTarget: drainQ}, time.Minute)
+		refused(fleet.BrakeTarget{Kind: fleet.BrakeDrain, Pool: "p"}, time.Minute, `no engine for class "chat"`)
+		if _, err := l.Release(freeze, ""); !errors.Is(err, fleet.ErrBrake) {
+			t.Errorf("release of nothing: %v", err)
+		}
+		if got := l.Latest().State.Brakes; len(got) > 0 {
+			t.Errorf("in force before the round: %v", got)
+		}
+		if got := aRound(l).State.Brakes; len(got) != 1 || got[0].BrakeTarget != drainQ {
+			t.Errorf("in force: %v, want the drain of q alone", got)
+		}
+		if got, err := l.Brake(fleet.Brake{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakeDrain, Pool: "p"}, Owner: "a"}, time.Minute, true); err != nil || len(got) != 2 {
+			t.Errorf("by force: %v, %v", got, err)
+		}
+	})
+}
+
+// What operators ordered outlives the control plane, and its time goes on meanwhile.
+func TestOrdersAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := Store{t.TempDir()}
+		begin := func(ordered *Orders) (*Loop, func()) {
+			k := NewKeeper(store, zap.NewNop())
+			c := testConfig()
+			c.Ordered, c.Keep = ordered, k.KeepOrders
+			l := New(c)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 2)
+			go func() { done <- l.Run(ctx) }()
+			go func() { done <- k.Run(ctx) }()
+			aRound(l)
+			return l, func() {
+				cancel()
+				if err := errors.Join(<-done, <-done); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		l, end := begin(nil)
+		mustBrake(t, l, fleet.Brake{BrakeTarget: pinP, Share: 0.25, Note: "why"}, time.Hour)
+		mustBrake(t, l, fleet.Brake{BrakeTarget: limited, Rps: 5}, time.Minute)
+		if _, err := l.Choose(some(fleet.PolicyEven), some(fleet.PolicyNearest)); err != nil {
+			t.Fatal(err)
+		}
+		before := aRound(l)
+		end()
+		ordered, err := store.LoadOrders()
+		if err != nil {
+			t.Fatal(err)
+		}
+		elapse(time.Minute)
+		l, end = begin(ordered)
+		r := aRound(l)
+		if diff := cmp.Diff(before.State.Brakes[1:], r.State.Brakes); diff != "" || len(r.State.Brakes) != 1 { // the limit came first and is over
+			t.Errorf("brakes (-before +after the restart):\n%s", diff)
+		}
+		if r.Choice != before.Choice || r.Choice.Policy.Name != fleet.PolicyEven {
+			t.Errorf("policies %+v, before the restart %+v", r.Choice, before.Choice)
+		}
+		if _, err := l.Release(pinP, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Choose(some(fleet.PolicyOptimal), some("")); err != nil {
+			t.Fatal(err)
+		}
+		end()
+		if ordered, err = store.LoadOrders(); err != nil || len(ordered.Brakes) > 0 {
+			t.Errorf("orders %+v, %v; want no brakes", ordered, err)
+		}
+	})
+}
+
+// A plan that refuses what a limit takes off passes the guard while pools are free, and
+// one that refuses more does not.
+func TestTheGuardKnowsLimits(t *testing.T) {
+	s := &fleet.State{
+		Fleet: &fleet.Fleet{
+			FrontEnds: []fleet.FrontEnd{{ID: "A"}},
+			Pools:     []fleet.Pool{{ID: "p", Engines: []fleet.EngineID{"p1"}}},
+			Classes:   []fleet.Class{{ID: "chat"}},
+		},
+		Demand: map[fleet.Stream]fleet.Demand{stream: {Rps: 10}},
+		Brakes: []fleet.Brake{{BrakeTarget: limited, Rps: 4}},
+	}
+	for shed, want := range map[float64]string{0: "", 6: "", 6.1: "sheds while capacity is free"} {
+		plan := &fleet.Plan{
+			Routes: []fleet.Route{{FrontEnd: "A", Class: "chat", DemandRps: 10, ShedRps: shed, Shares: []fleet.Share{{Pool: "p", Share: 1, Rps: 10 - shed}}}},
+			Pools:  []fleet.PoolPlan{{Pool: "p", CapacityRps: 20, Rps: 10 - shed, Utilisation: 0.5}},
+		}
+		err := guard(s, plan)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v of 10 RPS refused, 4 allowed: %v, want %q", shed, err, want)
+		}
+	}
+}
+
+func TestStoreRefusesOrdersThatMakeNoSense(t *testing.T) {
+	for want, o := range map[string]Orders{
+		"brake 1: ":           {Brakes: []fleet.Brake{{BrakeTarget: freeze, Owner: "a"}}},
+		"there is no policy":  {Policy: &fleet.Chosen{Name: "best"}},
+		"101 brakes":          {Brakes: make([]fleet.Brake, 101)},
+		`no policy "fastest"`: {Shadow: &fleet.Chosen{Name: "fastest"}},
+	} {
+		s := Store{t.TempDir()}
+		if err := s.SaveOrders(&o); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.LoadOrders(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), ordersFile+refused) {
+			t.Errorf("%v, want %q and where it is", err, want)
+		}
+	}
+}
