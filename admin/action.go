@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +26,10 @@ func act(w http.ResponseWriter, r *http.Request, action Action) {
 		refuse(w, status, err)
 		return
 	}
+	if err := CheckKeys(r.URL.RawQuery); err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrder))
 	if err != nil {
 		refuse(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the body cannot be read: %w", err))
@@ -38,6 +44,20 @@ var (
 	errCross     = errors.New("a web page may not change anything")
 	errNoJSON    = errors.New("send application/json")
 )
+
+// decode reads an order, strictly: a field that nobody knows is a mistake, and so is
+// what stands behind the order.
+func decode(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more behind the order")
+	}
+	return nil
+}
 
 // barred says why a request may not change anything. The admin API asks nobody who he
 // is, so whoever is on this machine may; but not a web page that a browser here shows.

@@ -31,6 +31,7 @@ func (s *Status) attention(r fleet.Round) []string {
 		a.add("node id %q is used by several Envoys: give each its own, their requests are counted as those of one", node)
 	}
 	s.Plan.attention(r, &a)
+	brakesInForce(s.Brakes, &a)
 	policiesByCommand(r.Choice, &a)
 	if r.State != nil {
 		for i := range s.FrontEnds {
@@ -78,7 +79,7 @@ func staleSignals(s *fleet.State, a *list) {
 
 // policiesByCommand tells of policies that stand in for those of the fleet file.
 func policiesByCommand(c fleet.Choice, a *list) {
-	const ends = "until that changes or the control plane restarts"
+	const ends = "until that changes"
 	if c.Policy.ByCommand() {
 		a.add("policy %q is in force by command, and not %q as the fleet file says, %s: `weir policy %s` ends it", c.Policy.Name, c.Policy.File, ends, c.Policy.File)
 	}
@@ -148,9 +149,9 @@ func (st *Stream) attention(f *FrontEnd, declaredOnly bool, a *list) {
 }
 
 func (p *Pool) attention(a *list) {
-	switch unknown := p.Engines - p.Ready - p.Unready; {
+	switch unknown := p.Engines - p.Ready - p.Unready - p.Draining; {
 	case p.Engines == 0:
-	case p.Unready == p.Engines:
+	case p.Unready+p.Draining == p.Engines:
 		a.add("pool %q: none of %d engines is ready", p.Pool, p.Engines)
 	case p.Unready > 0:
 		a.add("pool %q: %d of %d engines not ready", p.Pool, p.Unready, p.Engines)

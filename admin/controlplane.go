@@ -20,6 +20,10 @@ type Sources struct {
 	// Choose has the control plane work by other policies; nil leaves one as it is, an
 	// empty shadow is none.
 	Choose func(policy, shadow *string) (fleet.Choice, error)
+	// Brake puts a brake on for a time, Release takes one off; both answer with those in
+	// force from the next round on. Mistakes wrap [fleet.ErrBrake].
+	Brake   func(b fleet.Brake, hold time.Duration, force bool) ([]fleet.Brake, error)
+	Release func(t fleet.BrakeTarget, owner string) ([]fleet.Brake, error)
 }
 
 // ControlPlane is what a control plane can be asked.
@@ -28,7 +32,7 @@ func ControlPlane(from Sources) Options {
 	return Options{
 		Metrics: from.Metrics,
 		Queries: from.Queries,
-		Actions: map[string]Action{"/policy": chooser(from.Choose)},
+		Actions: map[string]Action{"/policy": chooser(from.Choose), "/brakes": braker(from)},
 		Ready:   func() error { return ready(latest()) },
 		Pages: map[string]Page{
 			"/status": func() (any, error) {
@@ -41,6 +45,13 @@ func ControlPlane(from Sources) Options {
 					return nil, planned(r)
 				}
 				return r.Choice, nil
+			},
+			"/brakes": func() (any, error) {
+				r := latest()
+				if r.State == nil {
+					return nil, planned(r)
+				}
+				return newBrakes(time.Now(), r, r.State.Brakes), nil
 			},
 			"/plan": func() (any, error) {
 				r := latest()

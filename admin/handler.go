@@ -12,14 +12,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"weir/fleet"
 )
 
 // Page is the answer to one path: a value to write as JSON, or why there is none
 // at the moment.
 type Page func() (any, error)
 
-// Query is the answer to one path and what is asked of it. It may take long, and one is
-// reckoned at a time.
+// Query is the answer to one path and what is asked of it, and refuses what it does not
+// know. It may take long, and one is reckoned at a time.
 type Query func(url.Values) (any, error)
 
 // ErrQuery is what a query's error wraps that is the asker's own mistake.
@@ -53,6 +55,8 @@ func Handler(o Options) http.Handler {
 		page := pages[r.URL.Path]
 		if query := o.Queries[r.URL.Path]; query != nil {
 			page = alone(reckoning, func() (any, error) { return query(r.URL.Query()) })
+		} else if err := CheckKeys(r.URL.RawQuery); o.Pages[r.URL.Path] != nil && err != nil {
+			page = func() (any, error) { return nil, err }
 		}
 		action := o.Actions[r.URL.Path]
 		switch {
@@ -68,6 +72,25 @@ func Handler(o Options) http.Handler {
 			answer(w, page)
 		}
 	}))
+}
+
+// CheckKeys refuses a query with a key that is not one of these: a misspelt one would
+// change what is answered, and nobody would see it. The error wraps [ErrQuery].
+func CheckKeys(query string, known ...string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return fmt.Errorf("%w: the query cannot be read: %w", ErrQuery, err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case slices.Contains(known, key):
+		case len(known) == 0:
+			return fmt.Errorf("%w: unknown %.100q in the query: nothing can be asked here", ErrQuery, key)
+		default:
+			return fmt.Errorf("%w: unknown %.100q in the query: ask by %s", ErrQuery, key, strings.Join(known, ", "))
+		}
+	}
+	return nil
 }
 
 func refuseMethod(w http.ResponseWriter, r *http.Request, acts bool) {
@@ -116,7 +139,7 @@ func limited(next http.Handler) http.Handler {
 func answer(w http.ResponseWriter, page Page) {
 	value, err := page()
 	switch {
-	case errors.Is(err, ErrQuery):
+	case errors.Is(err, ErrQuery), errors.Is(err, fleet.ErrBrake):
 		refuse(w, http.StatusBadRequest, err)
 		return
 	case err != nil:

@@ -51,7 +51,7 @@ func TestHandler(t *testing.T) {
 		says         string
 	}{
 		"value":         {"GET", "/value", 200, `"x": 1`},
-		"query":         {"GET", "/value?a=b", 200, `"x": 1`},
+		"query":         {"GET", "/value?a=b", 400, `unknown \"a\" in the query: nothing can be asked here`},
 		"error":         {"GET", "/error", 503, `{"error":"not yet"}`},
 		"no JSON of it": {"GET", "/infinite", 500, "unsupported value"},
 		"alive":         {"GET", "/healthz", 200, "alive"},
@@ -73,6 +73,22 @@ func TestHandler(t *testing.T) {
 				t.Errorf("%d bytes about an error", len(body))
 			}
 		})
+	}
+}
+
+func TestCheckKeys(t *testing.T) {
+	for query, want := range map[string]string{
+		"":                   "",
+		"drain=p&lose=eu":    "",
+		"drain=p&drain=q":    "",
+		"drian=p":            `unknown "drian" in the query: ask by drain, lose`,
+		"drain=p&x=1&lose=a": `unknown "x"`,
+		"drain=%zz":          "the query cannot be read",
+	} {
+		err := CheckKeys(query, "drain", "lose")
+		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrQuery) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", query, err, want)
+		}
 	}
 }
 

@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -41,9 +39,7 @@ func chooser(choose func(policy, shadow *string) (fleet.Choice, error)) Action {
 
 // readOrder reads an order whose names are known ones; an empty shadow is none.
 func readOrder(body []byte) (o PolicyOrder, err error) {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&o); err != nil {
+	if err := decode(body, &o); err != nil {
 		return o, fmt.Errorf(`send {"policy": NAME, "shadow": NAME or %q} or one of the two: %w`, fleet.NoPolicy, err)
 	}
 	if o.Policy == nil && o.Shadow == nil {

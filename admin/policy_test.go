@@ -87,6 +87,7 @@ func TestOrdersAreStrict(t *testing.T) {
 		`{"polcy": "nearest"}`: "unknown field",
 		`{"policy": 3}`:        "send {",
 		`[]`:                   "send {",
+		`{"policy": "even"}{}`: "more behind the order",
 	} {
 		if _, err := readOrder([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", body, err, want)

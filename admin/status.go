@@ -13,6 +13,7 @@ type Status struct {
 	Attention        []string     `json:"attention"`    // what somebody should look at; empty: all is well
 	FleetProblem     string       `json:"fleetProblem"` // why the fleet file is not in force as it is; empty: it is
 	StateProblem     string       `json:"stateProblem"` // why plans are not kept over a restart; empty: they are
+	Brakes           []Brake      `json:"brakes"`       // that operators have put on
 	SharedNodes      []string     `json:"sharedNodes"`  // node ids that several clients of one role use
 	Plan             PlanStatus   `json:"plan"`
 	Policies         fleet.Choice `json:"policies"`
@@ -79,11 +80,12 @@ type Stream struct {
 
 // Pool is one pool: its engines, and what the plan gives it.
 type Pool struct {
-	Pool    fleet.PoolID    `json:"pool"`
-	Engines int             `json:"engines"`
-	Ready   int             `json:"ready"`
-	Unready int             `json:"unready"` // the rest is unknown
-	Plan    *fleet.PoolPlan `json:"plan"`    // null: it has none
+	Pool     fleet.PoolID    `json:"pool"`
+	Engines  int             `json:"engines"`
+	Ready    int             `json:"ready"`
+	Unready  int             `json:"unready"`
+	Draining int             `json:"draining"` // the rest is unknown
+	Plan     *fleet.PoolPlan `json:"plan"`     // null: it has none
 }
 
 // Unknown is a front-end that does not exist and has clients all the same. They
@@ -105,6 +107,7 @@ func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProble
 	s := &Status{
 		FleetProblem:     fleetProblem,
 		StateProblem:     stateProblem,
+		Brakes:           []Brake{},
 		SharedNodes:      sharedNodes(now, clients),
 		Plan:             newPlanStatus(now, r),
 		Policies:         r.Choice,
@@ -114,6 +117,7 @@ func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProble
 		UnknownFrontEnds: unknown(clients),
 	}
 	if r.State != nil {
+		s.Brakes = newBrakes(now, r, r.State.Brakes).Brakes
 		for i := range r.State.Fleet.FrontEnds {
 			s.FrontEnds = append(s.FrontEnds, newFrontEnd(r, r.State.Fleet.FrontEnds[i].ID, clients))
 		}
@@ -225,8 +229,10 @@ func newPool(r fleet.Round, p *fleet.Pool) Pool {
 		switch r.State.Readiness(p.ID, e) {
 		case fleet.Ready:
 			out.Ready++
-		case fleet.Unready, fleet.Draining:
+		case fleet.Unready:
 			out.Unready++
+		case fleet.Draining:
+			out.Draining++
 		}
 	}
 	if r.Plan != nil {

@@ -115,11 +115,11 @@ func TestAttention(t *testing.T) {
 			change: func(r *fleet.Round, _ *[]fleet.Client) {
 				r.Choice.Policy = fleet.Chosen{Name: fleet.PolicyNearest, File: fleet.PolicyOptimal}
 			},
-			want: []string{"policy \"nearest\" is in force by command, and not \"optimal\" as the fleet file says, until that changes or the control plane restarts: `weir policy optimal` ends it"},
+			want: []string{"policy \"nearest\" is in force by command, and not \"optimal\" as the fleet file says, until that changes: `weir policy optimal` ends it"},
 		},
 		"a shadow by command": {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { r.Choice.Shadow.Name = fleet.PolicyEven },
-			want:   []string{"the shadow is \"even\" by command, and not \"none\" as the fleet file says, until that changes or the control plane restarts: `weir policy --shadow none` ends it"},
+			want:   []string{"the shadow is \"even\" by command, and not \"none\" as the fleet file says, until that changes: `weir policy --shadow none` ends it"},
 		},
 		"unpublished": {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { r.Unpublished = "no line" },
@@ -261,7 +261,7 @@ func TestStatusOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"attention":["no plan yet: the first round waits for the engines' first health checks"],"fleetProblem":"",` +
-		`"stateProblem":"","sharedNodes":[],"plan":{"status":"","why":"no plan yet: the first round waits for the engines' first health checks",` +
+		`"stateProblem":"","brakes":[],"sharedNodes":[],"plan":{"status":"","why":"no plan yet: the first round waits for the engines' first health checks",` +
 		`"policy":"","meanSeconds":null,"ageSeconds":null,"roundAgeSeconds":null,"unpublished":""},` +
 		`"policies":{"policy":{"name":"","file":""},"shadow":{"name":"","file":""}},"shadow":null,` +
 		`"frontEnds":[],"pools":[],"unknownFrontEnds":[]}`

@@ -88,40 +88,52 @@ type Brake struct {
 	Until time.Time `json:"until"`
 }
 
+// misfits gathers what does not go together in a brake.
+type misfits struct {
+	kind BrakeKind
+	errs []error
+}
+
+func (m *misfits) add(format string, values ...any) {
+	m.errs = append(m.errs, fmt.Errorf("%s: "+format, append([]any{m.kind}, values...)...))
+}
+
+// want demands a part of a brake, or that it be left out.
+func (m *misfits) want(name string, given, wanted bool) {
+	switch {
+	case wanted && !given:
+		m.add("it needs a %s", name)
+	case given && !wanted:
+		m.add("it takes no %s", name)
+	}
+}
+
 // Sound says what is wrong with a brake by itself, for whatever fleet; nil: nothing.
 func (b *Brake) Sound() error {
 	if !slices.Contains(BrakeKinds(), b.Kind) {
 		return fmt.Errorf("there is no brake %.100q", b.Kind)
 	}
-	var misfit []error
-	want := func(name string, given, wanted bool) {
-		switch {
-		case wanted && !given:
-			misfit = append(misfit, fmt.Errorf("%s: it needs a %s", b.Kind, name))
-		case given && !wanted:
-			misfit = append(misfit, fmt.Errorf("%s: it takes no %s", b.Kind, name))
-		}
-	}
-	want("pool", b.Pool != "", b.Kind == BrakePin || b.Kind == BrakeDrain && b.Engine == "")
-	want("engine", b.Engine != "", b.Kind == BrakeDrain && b.Pool == "")
-	want("front-end", b.FrontEnd != "", b.Kind == BrakePin)
-	want("class", b.Class != "", b.Kind == BrakeLimit || b.Kind == BrakePin && b.Class != "")
+	m := &misfits{kind: b.Kind}
+	m.want("pool", b.Pool != "", b.Kind == BrakePin || b.Kind == BrakeDrain && b.Engine == "")
+	m.want("engine", b.Engine != "", b.Kind == BrakeDrain && b.Pool == "")
+	m.want("front-end", b.FrontEnd != "", b.Kind == BrakePin)
+	m.want("class", b.Class != "", b.Kind == BrakeLimit || b.Kind == BrakePin && b.Class != "")
 	if !(b.Share >= 0 && b.Share <= 1) || b.Share != 0 && b.Kind != BrakePin {
-		misfit = append(misfit, fmt.Errorf("%s: share %v: want 0 to 1, of a pin", b.Kind, b.Share))
+		m.add("share %v: want 0 to 1, of a pin", b.Share)
 	}
 	if !(b.Rps >= 0 && b.Rps <= math.MaxFloat64) || b.Rps != 0 && b.Kind != BrakeLimit {
-		misfit = append(misfit, fmt.Errorf("%s: %v RPS: want a finite number, at least 0, of a limit", b.Kind, b.Rps))
+		m.add("%v RPS: want a finite number, at least 0, of a limit", b.Rps)
 	}
 	if d := b.Until.Sub(b.Since); !(d > 0 && d <= MaxBrakeTime) {
-		misfit = append(misfit, fmt.Errorf("for %v: want more than 0 and %v at most; a brake can be renewed", d, MaxBrakeTime))
+		m.add("for %v: want more than 0 and %v at most; a brake can be renewed", d, MaxBrakeTime)
 	}
 	if b.Owner == "" || len(b.Owner) > maxOwner {
-		misfit = append(misfit, fmt.Errorf("an owner of 1 to %d bytes is needed", maxOwner))
+		m.add("an owner of 1 to %d bytes is needed", maxOwner)
 	}
 	if len(b.Note) > maxNote {
-		misfit = append(misfit, fmt.Errorf("the note has %d bytes: %d are allowed", len(b.Note), maxNote))
+		m.add("the note has %d bytes: %d are allowed", len(b.Note), maxNote)
 	}
-	return errors.Join(misfit...)
+	return errors.Join(m.errs...)
 }
 
 // WithBrake returns brakes with one more, in order; one on the same target is replaced.

@@ -48,6 +48,8 @@ func (p *plane) serveAdmin(ctx context.Context, l net.Listener) error {
 		Metrics:      metrics,
 		Queries:      p.queries(),
 		Choose:       p.loop.Choose,
+		Brake:        p.loop.Brake,
+		Release:      p.loop.Release,
 	})))
 }
 

@@ -38,8 +38,18 @@ const queryTimeout = queryLimit + 10*time.Second
 // queries are what the control plane reckons when it is asked.
 func (p *plane) queries() map[string]admin.Query {
 	return map[string]admin.Query{
-		"/explain": func(url.Values) (any, error) { return explainRound(p.loop.Latest()) },
-		"/whatif":  func(q url.Values) (any, error) { return imagineRound(p.loop.Latest(), whatIfOf(q)) },
+		"/explain": func(q url.Values) (any, error) {
+			if err := admin.CheckKeys(q.Encode()); err != nil {
+				return nil, err
+			}
+			return explainRound(p.loop.Latest())
+		},
+		"/whatif": func(q url.Values) (any, error) {
+			if err := admin.CheckKeys(q.Encode(), "drain", "lose", "demand", "replicas", "policy"); err != nil {
+				return nil, err
+			}
+			return imagineRound(p.loop.Latest(), whatIfOf(q))
+		},
 	}
 }
 

@@ -60,6 +60,7 @@ func newRoot() *cobra.Command {
 	})
 	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.AddCommand(newCheck(), newPlan(), newServe(), newBootstrap(), newSnapshot(), newStatus(), newDemo(), newVersion(), newSignals(), newExplain(), newWhatIf(), newPolicy())
+	root.AddCommand(brakeVerbs()...)
 	return root
 }
 

@@ -23,8 +23,8 @@ func newPolicy() *cobra.Command {
 		Long: `Show by which policy the control plane plans, or have it plan by another one.
 
 Policies: ` + strings.Join(fleet.Policies(), ", ") + `.
-What is chosen here stands in for what the fleet file says, until that is changed or
-the control plane restarts; weir status reminds of it. The shadow plans beside the
+What is chosen here stands in for what the fleet file says, until that is changed;
+weir status reminds of it. The shadow plans beside the
 policy in force and is only compared. Ask on the control plane's own machine.`,
 		Example: `  weir policy
   weir policy nearest
@@ -79,7 +79,7 @@ func choiceTable(w *tabwriter.Writer, c *fleet.Choice, o admin.PolicyOrder) {
 
 func by(c fleet.Chosen) string {
 	if c.ByCommand() {
-		return "command, until the file says something else or the control plane restarts"
+		return "command, until the file says something else"
 	}
 	return "fleet file"
 }

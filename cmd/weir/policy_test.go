@@ -60,8 +60,8 @@ func TestChoiceTable(t *testing.T) {
 			fleet.Choice{Policy: fleet.Chosen{Name: "nearest", File: "optimal"}, Shadow: fleet.Chosen{Name: "", File: "even"}},
 			admin.PolicyOrder{Policy: &nearest},
 			"        FROM THE NEXT ROUND ON  FLEET FILE  BY\n" +
-				"policy  nearest                 optimal     command, until the file says something else or the control plane restarts\n" +
-				"shadow  none                    even        command, until the file says something else or the control plane restarts\n",
+				"policy  nearest                 optimal     command, until the file says something else\n" +
+				"shadow  none                    even        command, until the file says something else\n",
 		},
 	} {
 		var out strings.Builder

@@ -50,7 +50,7 @@ func newServe() *cobra.Command {
 	}
 	c.Flags().StringVar(&address, "xds", "127.0.0.1:18000", "`ip:port` on which Envoys and weir-extprocs find the control plane")
 	c.Flags().StringVar(&adminAt, "admin", adminAddress, "`ip:port` of the admin API; empty: none")
-	c.Flags().StringVar(&state, "state", "", "`directory` that keeps the last plan over restarts")
+	c.Flags().StringVar(&state, "state", "", "`directory` that keeps the last plan, and operators' orders, over restarts")
 	return c
 }
 
@@ -83,11 +83,15 @@ func newPlane(file string, begin beginning, state string, log *zap.Logger) *plan
 		p.complaint.Store(&complaint)
 	}
 	p.server = xds.New(xds.Options{Reports: p.reports}, log.Named("xds"))
+	restored, ordered := p.restore(state, log.Named("state"))
 	p.loop = control.New(control.Config{
 		State:    p.tracker.State,
 		Plan:     makePlan,
 		Publish:  p.publish,
-		Restored: p.restore(state, log.Named("state")),
+		Restored: restored,
+		Ordered:  ordered,
+		Braked:   p.tracker.Brake,
+		Keep:     p.keepOrders,
 		Log:      log.Named("control"),
 	})
 	p.prober = signals.NewProber(log.Named("probe"), f, func(probe signals.Probe) {

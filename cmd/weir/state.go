@@ -14,22 +14,47 @@ import (
 	"weir/fleet"
 )
 
-// restore reads the last plan of an earlier process, and makes this process the one
-// that keeps plans there. It returns nil if there is none that can be used, which is
-// logged and no reason not to go on.
-func (p *plane) restore(dir string, log *zap.Logger) *fleet.Plan {
+// restore reads the last plan of an earlier process and what operators had ordered of
+// it, and makes this process the one that keeps them there. It returns nil for what
+// there is not, or cannot be used, which is logged and no reason not to go on.
+func (p *plane) restore(dir string, log *zap.Logger) (*fleet.Plan, *control.Orders) {
 	if dir == "" {
-		log.Warn("no --state directory: a restart begins without the last plan")
-		return nil
+		log.Warn("no --state directory: a restart begins without the last plan, and without brakes")
+		return nil, nil
 	}
 	store := control.Store{Dir: dir}
-	load := store.Load
+	load, loadOrders := store.Load, store.LoadOrders
 	if err := store.Lock(); err != nil {
 		log.Error("plans are not kept", zap.Error(err))
-		p.unkept, load = err.Error(), store.Read // whose file it is is not for us to set aside
+		p.unkept, load, loadOrders = err.Error(), store.Read, store.ReadOrders // whose file it is is not for us to set aside
 	} else {
 		p.keeper = control.NewKeeper(store, log)
 	}
+	return p.restorePlan(dir, load, log), p.restoreOrders(loadOrders, log)
+}
+
+func (p *plane) restoreOrders(load func() (*control.Orders, error), log *zap.Logger) *control.Orders {
+	ordered, err := load()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		p.counters.restoresFailed.Add(1)
+		log.Error("brakes and policies by command not usable: beginning without them", zap.Error(err))
+		return nil
+	}
+	log.Info("operators' orders loaded", zap.Int("brakes", len(ordered.Brakes)))
+	return ordered
+}
+
+// keepOrders hands what operators ordered to the keeper, if there is one.
+func (p *plane) keepOrders(o control.Orders) {
+	if p.keeper != nil {
+		p.keeper.KeepOrders(o)
+	}
+}
+
+func (p *plane) restorePlan(dir string, load func() (*control.Saved, error), log *zap.Logger) *fleet.Plan {
 	saved, err := load()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -59,6 +59,11 @@ not answer.`,
 
 func statusTable(w *tabwriter.Writer, s *admin.Status) {
 	planLine(w, &s.Plan)
+	if len(s.Brakes) > 0 {
+		row(w, "\nBRAKES IN FORCE: %d", len(s.Brakes))
+		brakesTable(w, s.Brakes)
+		row(w, "")
+	}
 	if line := shadowLine(s); line != "" {
 		row(w, "%s", line)
 	}
@@ -109,6 +114,9 @@ func frontEndRows(w *tabwriter.Writer, f *admin.FrontEnd) {
 
 func poolRow(w *tabwriter.Writer, p *admin.Pool) {
 	ready := fmt.Sprintf("%d/%d", p.Ready, p.Engines)
+	if p.Draining > 0 {
+		ready += fmt.Sprintf(", %d draining", p.Draining)
+	}
 	if p.Plan == nil {
 		row(w, "%s\t%s\t-\t-\t-", p.Pool, ready)
 		return

@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"weir/fleet"
+)
+
+// keptPin is by how much a share may miss its pin and count as kept.
+const keptPin = 0.001
+
+// effect says what a brake did in the last round, or why it did nothing.
+func effect(r fleet.Round, b *fleet.Brake) string {
+	if r.State == nil || !r.At.After(b.Since) {
+		return "from the next round on"
+	}
+	switch b.Kind {
+	case fleet.BrakeDrain:
+		return drainEffect(r.State, b)
+	case fleet.BrakeFreeze:
+		return ""
+	}
+	text := limitEffect(r, b)
+	if b.Kind == fleet.BrakePin {
+		text = pinEffect(r, b)
+	}
+	if !r.Planned.IsZero() && r.Planned.Before(b.Since) {
+		return "it waits for a new plan, the last one being held"
+	}
+	return text
+}
+
+const gone = "no effect: the fleet file does not name it any more"
+
+// drainEffect counts what the drained engines still have to end.
+func drainEffect(s *fleet.State, b *fleet.Brake) string {
+	draining, open, known := 0, 0.0, false
+	for i := range s.Fleet.Pools {
+		p := &s.Fleet.Pools[i]
+		for _, e := range p.Engines {
+			if b.Pool != p.ID && b.Engine != e {
+				continue
+			}
+			if s.Readiness(p.ID, e) == fleet.Draining {
+				draining++
+			}
+			if by := s.Pools[p.ID].Signals.Open; by != nil {
+				open, known = open+by[e], true
+			}
+		}
+	}
+	switch {
+	case draining == 0:
+		return "no effect: no engine of it is ready or in the fleet file"
+	case !known:
+		return fmt.Sprintf("%d draining", draining)
+	}
+	return fmt.Sprintf("%d draining, %.0f requests open", draining, open)
+}
+
+// limitEffect says what is refused of the class.
+func limitEffect(r fleet.Round, b *fleet.Brake) string {
+	if r.State.Fleet.Class(b.Class) == nil {
+		return gone
+	}
+	if r.Plan == nil {
+		return ""
+	}
+	demand, shed := 0.0, 0.0
+	for i := range r.Plan.Routes {
+		if route := &r.Plan.Routes[i]; route.Class == b.Class {
+			demand, shed = demand+route.DemandRps, shed+route.ShedRps
+		}
+	}
+	if shed == 0 {
+		return fmt.Sprintf("refuses nothing: %.4g RPS are asked for", demand)
+	}
+	return fmt.Sprintf("%.4g of %.4g RPS are refused", shed, demand)
+}
+
+// pinEffect says where a pin is not kept, and what it does to the pool.
+func pinEffect(r fleet.Round, b *fleet.Brake) string {
+	pool := r.State.Fleet.Pool(b.Pool)
+	switch {
+	case pool == nil || r.State.Fleet.FrontEnd(b.FrontEnd) == nil || b.Class != "" && r.State.Fleet.Class(b.Class) == nil:
+		return gone
+	case r.State.ReadyEngines(pool) == 0:
+		return fmt.Sprintf("no effect: no engine of %q is ready", b.Pool)
+	case r.Plan == nil:
+		return ""
+	}
+	var missed []string
+	for i := range r.Plan.Routes {
+		route := &r.Plan.Routes[i]
+		st := fleet.Stream{FrontEnd: route.FrontEnd, Class: route.Class}
+		pin := r.State.PinOf(st, b.Pool)
+		if pin == nil || pin.BrakeTarget != b.BrakeTarget || !r.State.Fleet.Class(st.Class).Eligible(pool) {
+			continue
+		}
+		if got := route.ShareOf(b.Pool); math.Abs(got-b.Share) > keptPin {
+			missed = append(missed, fmt.Sprintf("%s/%s gets %.1f %%", st.FrontEnd, st.Class, 100*got))
+		}
+	}
+	var out []string
+	if missed != nil {
+		out = append(out, "not kept for want of capacity: "+strings.Join(missed, ", "))
+	}
+	if q := r.Plan.Pool(b.Pool); q != nil && (missed != nil || q.Utilisation > 1+1e-6) {
+		out = append(out, fmt.Sprintf("the pool is asked for %.0f %% of its capacity", 100*q.Utilisation))
+	}
+	return strings.Join(out, "; ")
+}
