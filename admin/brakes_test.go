@@ -170,8 +170,11 @@ func TestStatusOfBrakes(t *testing.T) {
 		}, ": 15 of 35 RPS are refused;"},
 		"a limit of what is gone": {fleet.Brake{BrakeTarget: target(fleet.BrakeLimit, "", "gone", "", "")}, nil, "the fleet file does not name it any more"},
 		"a pin that is kept":      {fleet.Brake{BrakeTarget: target(fleet.BrakePin, "eu", "", "p", ""), Share: 1}, nil, "pin of eu to pool \"p\", 100 % by ann@ops, 30m0s left; `weir unpin eu p` ends it"},
-		"a pin that is not kept": {fleet.Brake{BrakeTarget: target(fleet.BrakePin, "eu", "chat", "p", ""), Share: 0.5}, nil,
-			"pin of eu/chat to pool \"p\", 50 % by ann@ops, 30m0s left: not kept for want of capacity: eu/chat gets 100.0 %; the pool is asked for 88 % of its capacity; `weir unpin eu/chat p` ends it"},
+		"a pin that is not kept": {
+			fleet.Brake{BrakeTarget: target(fleet.BrakePin, "eu", "chat", "p", ""), Share: 0.5},
+			nil,
+			"pin of eu/chat to pool \"p\", 50 % by ann@ops, 30m0s left: not kept for want of capacity: eu/chat gets 100.0 %; the pool is asked for 88 % of its capacity; `weir unpin eu/chat p` ends it",
+		},
 		"a pin that overloads": {fleet.Brake{BrakeTarget: target(fleet.BrakePin, "eu", "chat", "p", ""), Share: 1}, func(r *fleet.Round) {
 			r.Plan.Pools[0].Utilisation = 1.4
 		}, "left: the pool is asked for 140 % of its capacity;"},

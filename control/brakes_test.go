@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,24 +44,29 @@ func aRound(l *Loop) fleet.Round {
 func TestADrainIsInTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := testConfig()
-		var planned, published, told fleet.Readiness
+		var planned, published, told atomic.Int64
 		makePlan, publish := c.Plan, c.Publish
-		c.Plan = func(s *fleet.State) (*fleet.Plan, error) { planned = s.Readiness("q", "q1"); return makePlan(s) }
-		c.Publish = func(s *fleet.State, p *fleet.Plan) error { published = s.Readiness("q", "q1"); return publish(s, p) }
-		c.Braked = func(brakes []fleet.Brake) {
-			told = fleet.Ready
-			if len(brakes) > 0 {
-				told = fleet.Draining
-			}
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) {
+			planned.Store(int64(s.Readiness("q", "q1")))
+			return makePlan(s)
 		}
+		c.Publish = func(s *fleet.State, p *fleet.Plan) error {
+			published.Store(int64(s.Readiness("q", "q1")))
+			return publish(s, p)
+		}
+		c.Braked = func(brakes []fleet.Brake) { told.Store(int64(len(brakes))) }
 		l := New(c)
 		runLoop(t, l)
 		aRound(l)
 		expect := func(when string, want fleet.Readiness, ready int) {
 			t.Helper()
 			r := aRound(l)
-			if planned != want || published != want || told != want || r.State.ReadyEngines(r.State.Fleet.Pool("q")) != ready {
-				t.Errorf("%s: planned of a %v engine, published a %v one, told of a %v one; want %v and %d ready", when, planned, published, told, want, ready)
+			p, q := fleet.Readiness(planned.Load()), fleet.Readiness(published.Load())
+			if p != want || q != want || r.State.ReadyEngines(r.State.Fleet.Pool("q")) != ready {
+				t.Errorf("%s: planned of a %v engine, published a %v one; want %v and %d ready", when, p, q, want, ready)
+			}
+			if n := told.Load(); n != int64(len(r.State.Brakes)) {
+				t.Errorf("%s: told of %d brakes, %d are in force", when, n, len(r.State.Brakes))
 			}
 		}
 		if got := mustBrake(t, l, fleet.Brake{BrakeTarget: drainQ}, time.Minute); len(got) != 1 || got[0].Until.Sub(got[0].Since) != time.Minute {
@@ -86,13 +92,12 @@ func TestADrainIsInTheState(t *testing.T) {
 func TestAFreezeHoldsThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := testConfig()
-		plans, published := 0, 0
-		var news fleet.Readiness
+		var plans, published, news atomic.Int64
 		makePlan, publish := c.Plan, c.Publish
-		c.Plan = func(s *fleet.State) (*fleet.Plan, error) { plans++; return makePlan(s) }
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) { plans.Add(1); return makePlan(s) }
 		c.Publish = func(s *fleet.State, p *fleet.Plan) error {
-			published++
-			news = s.Readiness("q", "q1")
+			published.Add(1)
+			news.Store(int64(s.Readiness("q", "q1")))
 			return publish(s, p)
 		}
 		l := New(c)
@@ -100,7 +105,8 @@ func TestAFreezeHoldsThePlan(t *testing.T) {
 		before := aRound(l).Plan
 		got := mustBrake(t, l, fleet.Brake{BrakeTarget: freeze, Note: "a game"}, time.Minute)
 		mustBrake(t, l, fleet.Brake{BrakeTarget: drainQ}, time.Minute)
-		plans, published = 0, 0
+		plans.Store(0)
+		published.Store(0)
 		r := aRound(l)
 		want := "frozen by ann@ops until " + got[0].Until.UTC().Format("2006-01-02 15:04:05 UTC") + " (a game)"
 		if r.Plan.Status != fleet.Held || r.Plan.Why != want || r.Why != want {
@@ -109,14 +115,14 @@ func TestAFreezeHoldsThePlan(t *testing.T) {
 		if diff := cmp.Diff(before.Routes, r.Plan.Routes); diff != "" {
 			t.Errorf("the plan has changed:\n%s", diff)
 		}
-		if plans != 0 || published != 1 || news != fleet.Draining {
-			t.Errorf("%d plans made, %d published with a %v engine; want 0, 1, draining", plans, published, news)
+		if p, q, n := plans.Load(), published.Load(), fleet.Readiness(news.Load()); p != 0 || q != 1 || n != fleet.Draining {
+			t.Errorf("%d plans made, %d published with a %v engine; want 0, 1, draining", p, q, n)
 		}
 		if _, err := l.Release(freeze, ""); err != nil {
 			t.Fatal(err)
 		}
-		if r := aRound(l); r.Plan.Status != fleet.Optimal || plans != 1 {
-			t.Errorf("thawed: %s, %d plans made", r.Plan.Status, plans)
+		if r := aRound(l); r.Plan.Status != fleet.Optimal || plans.Load() != 1 {
+			t.Errorf("thawed: %s, %d plans made", r.Plan.Status, plans.Load())
 		}
 	})
 }
@@ -143,7 +149,7 @@ func TestBrakesThatAreRefused(t *testing.T) {
 			}
 		}
 		refused(freeze, time.Minute, "there is no plan yet")
-		fails = nil
+		l.Post(func(time.Time) { fails = nil })
 		aRound(l)
 		refused(freeze, 25*time.Hour, "24h0m0s at most")
 		refused(fleet.BrakeTarget{Kind: fleet.BrakeDrain, Pool: "r"}, time.Minute, `there is no pool "r": name one of p, q`)
