@@ -160,11 +160,12 @@ func decodeAmounts(p *fleet.PoolLevels, list []*structpb.Value, of func(*fleet.E
 	return true
 }
 
-// WithoutLevels are the same resources without the layers that tell of levels.
+// WithoutLevels are the same resources without the layers that are for weir-extproc
+// alone and change each round: levels, and how much may enter.
 func (r *Resources) WithoutLevels() *Resources {
 	rest := *r
 	rest.Runtimes = slices.DeleteFunc(slices.Clone(r.Runtimes), func(l *runtimev3.Runtime) bool {
-		return l.GetName() == LoadName || strings.HasPrefix(l.GetName(), loadPrefix)
+		return l.GetName() == LoadName || l.GetName() == AdmissionName || strings.HasPrefix(l.GetName(), loadPrefix)
 	})
 	return &rest
 }

@@ -197,6 +197,7 @@ type Options struct {
 	RetryFloor   int           // retries allowed at once at one Envoy, however little is in flight
 	HealthPath   string        // path of the engines' health checks
 	TellDecision bool          // clients are told in a header how their requests were decided
+	TenantHeader string        // names the tenant, among whom what is scarce is shared; empty: they are not told apart
 }
 
 // Eligible says whether a pool may serve a class at all: models, capabilities,

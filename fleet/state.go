@@ -12,10 +12,11 @@ type State struct {
 	// NetworkNoise holds the standard errors of Network, seconds; a missing link's is
 	// not known.
 	NetworkNoise map[Link]float64
-	NetworkAt    map[Link]time.Time      // when Network was last measured
-	Tokens       map[ClassID]TokenBelief // measured sizes of requests; a missing class has its declared one
-	Previous     *Plan                   // nil: none
-	Brakes       []Brake                 // what operators have put on by hand, by target; its drains are in Pools
+	NetworkAt    map[Link]time.Time         // when Network was last measured
+	Tokens       map[ClassID]TokenBelief    // measured sizes of requests; a missing class has its declared one
+	Previous     *Plan                      // nil: none
+	Brakes       []Brake                    // what operators have put on by hand, by target; its drains are in Pools
+	Nodes        map[FrontEndID][]NodeShare // the Envoys of a front-end that are heard of, by name
 	// ElapsedSeconds is the time since the previous plan was made; 0: not known.
 	ElapsedSeconds float64
 }

@@ -21,6 +21,7 @@ type View struct {
 	Unreadable ClassID     // where requests go whose model cannot be read; empty: 400
 
 	TellDecision bool   // clients are told how their requests were decided
+	TenantHeader string // names the tenant; empty: they are not told apart
 	Plan         string // version of the resources that it was read from; empty: of none, or not asked for
 }
 
@@ -102,6 +103,7 @@ func NewView(s *State, plan *Plan, id FrontEndID) *View {
 		Origins:   f.Options.Origins,
 
 		TellDecision: f.Options.TellDecision,
+		TenantHeader: f.Options.TenantHeader,
 		Unreadable:   f.Options.Unreadable,
 	}
 	for i := range f.Classes {

@@ -170,6 +170,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 		NetworkNoise: map[fleet.Link]float64{},
 		NetworkAt:    map[fleet.Link]time.Time{},
 		Tokens:       map[fleet.ClassID]fleet.TokenBelief{},
+		Nodes:        make(map[fleet.FrontEndID][]fleet.NodeShare, len(t.frontEnds)),
 		Previous:     previous,
 	}
 	t.measured(now, s)
@@ -177,6 +178,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 	open := t.open(now)
 	for i := range t.fleet.FrontEnds {
 		t.demand(s, &t.fleet.FrontEnds[i], newest)
+		s.Nodes[t.fleet.FrontEnds[i].ID] = t.frontEnds[t.fleet.FrontEnds[i].ID].shares()
 	}
 	for id, p := range t.pools {
 		st, doubted := p.state(now)

@@ -41,7 +41,7 @@ func (s *served) publishLevels(t *testing.T, round int64, inFlight map[fleet.Poo
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PublishLevels(layers); err != nil {
+	if err := s.PublishLevels(layers, nil); err != nil {
 		t.Fatal(err)
 	}
 }

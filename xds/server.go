@@ -91,7 +91,8 @@ type Server struct {
 	mu        sync.Mutex // guards everything below; taken before the cache's own locks
 	frontEnds map[fleet.FrontEndID]bool
 	current   map[fleet.FrontEndID]snapshot
-	levels    *collection // for every weir-extproc; nil: none
+	levels    *collection                      // for every weir-extproc; nil: none
+	own       map[fleet.FrontEndID]*collection // for those of one front-end
 	levelled  map[fleet.FrontEndID]levelled
 	nodes     map[identity]*node
 	streams   map[int64]*stream
@@ -137,6 +138,7 @@ func New(o Options, log *zap.Logger) *Server {
 
 		frontEnds: map[fleet.FrontEndID]bool{},
 		current:   map[fleet.FrontEndID]snapshot{},
+		own:       map[fleet.FrontEndID]*collection{},
 		levelled:  map[fleet.FrontEndID]levelled{},
 		nodes:     map[identity]*node{},
 		streams:   map[int64]*stream{},
@@ -193,6 +195,7 @@ func (s *Server) SetFrontEnds(ids []fleet.FrontEndID) {
 		if !s.frontEnds[id] {
 			delete(s.current, id)
 			delete(s.levelled, id)
+			delete(s.own, id)
 		}
 	}
 	clear(s.warned)

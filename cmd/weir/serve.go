@@ -144,13 +144,22 @@ func (p *plane) publish(s *fleet.State, plan *fleet.Plan) error {
 		}
 		errs = append(errs, err)
 	}
-	levels, err := envoy.EncodeLevels(fleet.NewLevels(s, time.Now()))
-	if err == nil {
-		err = p.server.PublishLevels(levels)
-	}
-	errs = append(errs, err)
+	errs = append(errs, p.publishLevels(s, plan))
 	p.keep(plan)
 	return errors.Join(errs...)
+}
+
+// publishLevels tells the weir-extprocs what changes each round.
+func (p *plane) publishLevels(s *fleet.State, plan *fleet.Plan) error {
+	levels, err := envoy.EncodeLevels(fleet.NewLevels(s, time.Now()))
+	if err != nil {
+		return err
+	}
+	own, err := envoy.EncodeAdmissions(fleet.NewAdmissions(s, plan))
+	if err != nil {
+		return err
+	}
+	return p.server.PublishLevels(levels, own)
 }
 
 func frontEnds(f *fleet.Fleet) []fleet.FrontEndID {

@@ -1,0 +1,182 @@
+package fleet
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Admission is how much may enter at one front-end, as its weir-extprocs are told each
+// round: what guards the moments between two plans. Without it the fractions of the
+// [View] rule alone.
+type Admission struct {
+	Nodes   []NodeShare      // by name
+	Classes []ClassAdmission // by ID
+}
+
+// NodeShare is the part of a front-end's requests that one of its Envoys takes in.
+type NodeShare struct {
+	Node  string
+	Share float64 // 0–1
+}
+
+// ClassAdmission is that of one class.
+type ClassAdmission struct {
+	Class             ClassID
+	CeilingRps        Amount  // that can be served of it, at all Envoys of the front-end together
+	RetryAfterSeconds float64 // when who is refused may come back at the earliest
+}
+
+const (
+	// freeStep is the least part of a pool's spare capacity that a class may take at
+	// once, however small it was: for the seconds until a plan knows of it.
+	freeStep = 0.25
+	// A queue in the engines that is longer than the work of so many seconds is drained
+	// within drainSeconds, for which a part of the capacity is kept.
+	toleratedSeconds, drainSeconds = 1, 5
+	// leastLeft is the part of a pool's capacity that is left for new requests however
+	// long its queue is.
+	leastLeft = 0.2
+	// Those who are refused come back after so many seconds, and later the more there
+	// are of them for what can be served.
+	leastRetryAfter, mostRetryFactor = 5, 3
+)
+
+// ShareOf returns the part of the requests that a node takes in. One that is not known
+// yet is as any other.
+func (a *Admission) ShareOf(node string) float64 {
+	i, ok := slices.BinarySearchFunc(a.Nodes, node, func(n NodeShare, id string) int { return cmp.Compare(n.Node, id) })
+	if ok {
+		return a.Nodes[i].Share
+	}
+	return 1 / float64(len(a.Nodes)+1)
+}
+
+// Class returns what is said of a class, or nil.
+func (a *Admission) Class(id ClassID) *ClassAdmission {
+	i, ok := slices.BinarySearchFunc(a.Classes, id, func(c ClassAdmission, id ClassID) int { return cmp.Compare(c.Class, id) })
+	if !ok {
+		return nil
+	}
+	return &a.Classes[i]
+}
+
+// NewAdmissions says what each front-end of a state's fleet may let in by a plan.
+func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
+	spare := newSpare(s, plan)
+	out := make(map[FrontEndID]*Admission, len(s.Fleet.FrontEnds))
+	for i := range s.Fleet.FrontEnds {
+		id := s.Fleet.FrontEnds[i].ID
+		out[id] = &Admission{Nodes: s.Nodes[id]}
+	}
+	for i := range plan.Routes {
+		r := &plan.Routes[i]
+		a, c := out[r.FrontEnd], s.Fleet.Class(r.Class)
+		if a == nil || c == nil {
+			continue
+		}
+		admission := ClassAdmission{Class: r.Class, RetryAfterSeconds: r.retryAfter()}
+		if !s.Fleet.Options.DeclaredOnly { // else the file's demand rules, and is not what comes
+			admission.CeilingRps = spare.ceiling(r, c.Priority)
+		}
+		a.Classes = append(a.Classes, admission)
+	}
+	return out
+}
+
+// retryAfter is how long it would take to serve, after a few seconds of what is refused
+// now, all who then wait to come back, if nobody else came.
+func (r *Route) retryAfter() float64 {
+	if r.ShedRps <= 0 {
+		return leastRetryAfter
+	}
+	admitted := r.DemandRps - r.ShedRps
+	factor := float64(mostRetryFactor)
+	if admitted > 0 {
+		factor = min(factor, max(1, r.DemandRps/admitted))
+	}
+	return math.Round(leastRetryAfter * factor)
+}
+
+// spare is what pools could serve, and what is planned of it, by priority.
+type spare map[PoolID]*poolSpare
+
+type poolSpare struct {
+	capacityRps float64 // less what drains the queue
+	planned     map[int]float64
+}
+
+func newSpare(s *State, plan *Plan) spare {
+	out := spare{}
+	for _, q := range plan.Pools {
+		if q.CapacityRps > 0 {
+			out[q.Pool] = &poolSpare{left(s, &q), map[int]float64{}}
+		}
+	}
+	for i := range plan.Routes {
+		c := s.Fleet.Class(plan.Routes[i].Class)
+		if c == nil {
+			continue
+		}
+		for _, share := range plan.Routes[i].Shares {
+			if p := out[share.Pool]; p != nil {
+				p.planned[c.Priority] += share.Rps
+			}
+		}
+	}
+	return out
+}
+
+// left is a pool's capacity less what drains its engines' queues, as far as these are
+// known.
+func left(s *State, q *PoolPlan) float64 {
+	queued := 0.0
+	for _, e := range s.Pools[q.Pool].Signals.Engines {
+		if e.Queued.Fresh() {
+			queued += e.Queued.Value
+		}
+	}
+	excess := max(0, queued-toleratedSeconds*q.CapacityRps)
+	return max(leastLeft*q.CapacityRps, q.CapacityRps-excess/drainSeconds)
+}
+
+// ceiling is what can be served of a route. Where the plan refuses a part of it, that is
+// what the plan admits. Else there come to it, in each of its pools, its part of what is
+// spare, and all that lower priorities were to have.
+func (s spare) ceiling(r *Route, priority int) Amount {
+	sum := 0.0
+	for _, share := range r.Shares {
+		p := s[share.Pool]
+		if p == nil {
+			return Amount{}
+		}
+		higher, same := 0.0, p.planned[priority]
+		for other, rps := range p.planned {
+			if other > priority {
+				higher += rps
+			}
+		}
+		rest := max(0, p.capacityRps-higher)
+		if same <= 0 {
+			sum += freeStep * rest
+			continue
+		}
+		own := share.Rps * min(1, rest/same)
+		if r.ShedRps <= 0 {
+			own += max(0, rest-same) * max(freeStep, share.Rps/same)
+		}
+		sum += own
+	}
+	return Known(stepped(sum))
+}
+
+// stepped is a number to within 1.5 %, so that what changes by chance alone seldom looks
+// changed.
+func stepped(x float64) float64 {
+	const step = 1.03
+	if x < 1e-6 {
+		return 0
+	}
+	digits := math.Exp(math.Round(math.Log(x)/math.Log(step)) * math.Log(step))
+	return math.Round(digits*1e4) / 1e4
+}

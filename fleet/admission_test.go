@@ -1,0 +1,86 @@
+package fleet
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// admissionOf makes a plan of one front-end and one pool of 100 RPS for classes of
+// some priority and RPS, of which it sheds some, and returns the ceilings.
+func admissionOf(queued float64, classes ...Class) func(rps, shed map[ClassID]float64) map[ClassID]float64 {
+	s := &State{Fleet: &Fleet{FrontEnds: []FrontEnd{{ID: "east"}}, Classes: classes}, Pools: map[PoolID]PoolState{"p": {
+		Signals: PoolSignals{Engines: map[EngineID]EngineSignals{"e": {Queued: Reading{Value: queued, At: time.Unix(1, 0)}}}},
+	}}}
+	return func(rps, shed map[ClassID]float64) map[ClassID]float64 {
+		plan := &Plan{Pools: []PoolPlan{{Pool: "p", CapacityRps: 100}}}
+		for i := range classes {
+			id := classes[i].ID
+			plan.Routes = append(plan.Routes, Route{
+				FrontEnd: "east", Class: id, DemandRps: rps[id] + shed[id], ShedRps: shed[id],
+				Shares: []Share{{Pool: "p", Share: 1, Rps: rps[id]}},
+			})
+		}
+		out := map[ClassID]float64{}
+		for _, c := range NewAdmissions(s, plan)["east"].Classes {
+			if c.CeilingRps.Known {
+				out[c.Class] = c.CeilingRps.Value
+			}
+		}
+		return out
+	}
+}
+
+func TestCeilings(t *testing.T) {
+	chat, batch, idle := Class{ID: "chat", Priority: 2}, Class{ID: "batch", Priority: 1}, Class{ID: "idle", Priority: 2}
+	type rps = map[ClassID]float64
+	for name, c := range map[string]struct {
+		queued          float64
+		classes         []Class
+		rps, shed, want rps
+	}{
+		"alone":                            {0, []Class{chat}, rps{"chat": 40}, nil, rps{"chat": 100}},
+		"full":                             {0, []Class{chat}, rps{"chat": 100}, nil, rps{"chat": 100}},
+		"two that are alike":               {0, []Class{chat, idle}, rps{"chat": 40, "idle": 40}, nil, rps{"chat": 50, "idle": 50}},
+		"one that was idle":                {0, []Class{chat, idle}, rps{"chat": 40, "idle": 0}, nil, rps{"chat": 100, "idle": 15}},
+		"the high one takes the low one's": {0, []Class{batch, chat}, rps{"chat": 40, "batch": 60}, nil, rps{"chat": 100, "batch": 60}},
+		"the low one is shed":              {0, []Class{batch, chat}, rps{"chat": 90, "batch": 10}, rps{"batch": 50}, rps{"chat": 100, "batch": 10}},
+		"limited with room to spare":       {0, []Class{chat}, rps{"chat": 20}, rps{"chat": 5}, rps{"chat": 20}},
+		"a queue that passes":              {90, []Class{chat}, rps{"chat": 40}, nil, rps{"chat": 100}},
+		"a queue that must drain":          {250, []Class{chat}, rps{"chat": 90}, nil, rps{"chat": 70}},
+		"a queue without end":              {1e6, []Class{chat}, rps{"chat": 90}, nil, rps{"chat": 20}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := admissionOf(c.queued, c.classes...)(c.rps, c.shed)
+			for id, want := range c.want {
+				if math.Abs(got[id]-want) > 0.016*want {
+					t.Errorf("%s: ceiling %v, want %v", id, got[id], want)
+				}
+			}
+		})
+	}
+}
+
+// A pool whose capacity is not known makes no ceiling.
+func TestCeilingUnknown(t *testing.T) {
+	s := &State{Fleet: &Fleet{FrontEnds: []FrontEnd{{ID: "east"}}, Classes: []Class{{ID: "chat"}}}}
+	plan := &Plan{Routes: []Route{{FrontEnd: "east", Class: "chat", DemandRps: 5, Shares: []Share{{Pool: "p", Share: 1, Rps: 5}}}}}
+	if got := NewAdmissions(s, plan)["east"].Class("chat"); got.CeilingRps.Known {
+		t.Errorf("ceiling %v of a pool that nothing is known of", got.CeilingRps)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for _, c := range []struct{ demand, shed, want float64 }{{0, 0, 5}, {100, 0, 5}, {100, 50, 10}, {300, 200, 15}, {100, 100, 15}, {1e6, 1e6 - 1, 15}} {
+		if got := (&Route{DemandRps: c.demand, ShedRps: c.shed}).retryAfter(); got != c.want {
+			t.Errorf("%v of %v RPS refused: after %v s, want %v", c.shed, c.demand, got, c.want)
+		}
+	}
+}
+
+func TestShareOfANode(t *testing.T) {
+	a := &Admission{Nodes: []NodeShare{{"a", 0.75}, {"b", 0.25}}}
+	if a.ShareOf("b") != 0.25 || a.ShareOf("c") != 1.0/3 || (&Admission{}).ShareOf("a") != 1 {
+		t.Error("a node has its share, and an unknown one that of any other")
+	}
+}
