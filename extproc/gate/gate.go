@@ -1,0 +1,225 @@
+// Package gate decides who may enter while more is asked for than can be served.
+//
+// The plan knows of demand that has lasted for some seconds; a gate guards what lies
+// between. It runs a virtual queue (Kunniyur and Srikant, "Analysis and design of an
+// adaptive virtual queue algorithm", SIGCOMM 2001): what was let in, less what the plan
+// says can be served, and never more than what is open: engines that are faster than
+// their profile prove it wrong. While that stays short everybody enters. When it has grown, or the
+// plan itself refuses a part, as much is let in as can be served. Conversations that are
+// under way come first; new ones get what is left, less what drains the queue. Among
+// tenants each gets no more than its fair part (max-min, as in Demers, Keshav and
+// Shenker, "Analysis and simulation of a fair queueing algorithm", SIGCOMM 1989). They
+// are told apart by a hash (McKenney, "Stochastic fairness queueing", INFOCOM 1990), so
+// that a gate's size does not depend on them.
+//
+// A fraction of a bucket is let in by conversation: which ones is the conversation's own
+// draw, the same each time. Fractions fall at once and rise slowly.
+package gate
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Buckets is how many tenants are told apart at best.
+const Buckets = 64
+
+const (
+	// The time constant of the measured rates: shorter, and chance decides; longer, and a
+	// burst is over. It takes in some requests at the ceiling, if that is not too long.
+	leastWindow, mostWindow = 0.5, 4 // seconds
+	windowRequests          = 16
+	// depth is the virtual queue's length that is no matter of concern, as time at the
+	// ceiling, and leastDepth in requests: at few requests a second chance makes bunches.
+	depth      = 0.5 // seconds
+	leastDepth = 20
+	// drain is the time in which what is above depth shall drain.
+	drain = 2 // seconds
+	// leastServed is the part of the ceiling that is let in however long the queue is.
+	leastServed = 0.2
+	// rise is how much of a bucket's fraction comes back each second.
+	rise = 0.25
+	// free is how far below the ceiling demand must be for the gate to open: between
+	// open and closed there must be a gap.
+	free = 0.95
+)
+
+// Limit is what the plan allows a class at one Envoy.
+type Limit struct {
+	Planned    float64 // fraction of demand that the plan admits, 0–1
+	CeilingRps float64 // that can be served; below 0: not known
+	Open       float64 // requests that were let in and have not ended
+}
+
+// Unknown is a ceiling that is not known.
+const Unknown = -1
+
+// Cause says why somebody is refused.
+type Cause int
+
+// The causes.
+const (
+	Open  Cause = iota // nobody is
+	Plan               // the plan refuses a part
+	Burst              // more came than the plan knows of
+)
+
+// kinds of requests: those of conversations that are under way come first.
+const (
+	ongoing = iota
+	fresh
+	kinds
+)
+
+// Gate is that of one class. The zero Gate lets everybody in. Any goroutine may call
+// Admit; one at a time calls Step.
+type Gate struct {
+	asked   [kinds][Buckets]atomic.Uint32 // since the last step
+	entered atomic.Uint64                 // likewise
+	verdict atomic.Pointer[verdict]       // nil: there is none
+
+	// The rest belongs to who steps.
+	rates   [kinds][Buckets]float64 // RPS asked for
+	backlog float64                 // of the virtual queue, requests
+	shown   shown
+}
+
+// verdict is what part of each bucket may enter.
+type verdict struct {
+	part  [kinds][Buckets]float64
+	cause Cause
+}
+
+// shown is what a gate tells of itself, as bits of floats.
+type shown struct{ backlog, refused atomic.Uint64 }
+
+// Admit says whether a request may enter, and if not, why. Its tenant is any hash, its
+// draw uniform in 0–1 and its conversation's own. Without a verdict the plan's fraction
+// alone decides.
+func (g *Gate) Admit(tenant uint64, underWay bool, draw, planned float64) (bool, Cause) {
+	kind, bucket := fresh, tenant%Buckets
+	if underWay {
+		kind = ongoing
+	}
+	g.asked[kind][bucket].Add(1)
+	part, cause := planned, Plan
+	if v := g.verdict.Load(); v != nil {
+		part, cause = v.part[kind][bucket], v.cause
+	}
+	if draw >= part {
+		return false, cause
+	}
+	g.entered.Add(1)
+	return true, Open
+}
+
+// Step brings the gate up to date, a time after it was last.
+func (g *Gate) Step(passed time.Duration, l Limit) {
+	seconds := passed.Seconds()
+	if seconds <= 0 {
+		return
+	}
+	total := g.measure(seconds, windowOf(l.CeilingRps))
+	entered := float64(g.entered.Swap(0))
+	known := l.CeilingRps >= 0
+	if known {
+		g.backlog = min(l.Open, max(0, g.backlog+entered-l.CeilingRps*seconds))
+	} else {
+		g.backlog = 0
+	}
+	g.shown.backlog.Store(math.Float64bits(g.backlog))
+	last := g.verdict.Load()
+	cause := g.cause(l, total, last)
+	if cause == Open && last == nil {
+		return
+	}
+	ofOngoing, ofAll := g.targets(l, total)
+	if cause == Open {
+		ofOngoing, ofAll = math.Inf(1), math.Inf(1)
+	}
+	g.judge(&verdict{cause: cause}, ofOngoing, ofAll, seconds, last)
+}
+
+// windowOf is the time constant where so much can be served.
+func windowOf(ceilingRps float64) float64 {
+	if ceilingRps <= 0 {
+		return leastWindow
+	}
+	return min(mostWindow, max(leastWindow, windowRequests/ceilingRps))
+}
+
+// measure takes the counts in, and returns the sum of the rates.
+func (g *Gate) measure(seconds, window float64) (total float64) {
+	keep := math.Exp(-seconds / window)
+	for kind := range kinds {
+		for b := range Buckets {
+			asked := g.asked[kind][b].Load()
+			if asked != 0 {
+				g.asked[kind][b].Add(-asked)
+			}
+			rate := &g.rates[kind][b]
+			*rate = keep**rate + (1-keep)*float64(asked)/seconds
+			total += *rate
+		}
+	}
+	return total
+}
+
+// allowed is the length of the virtual queue that is no matter of concern.
+func allowed(ceilingRps float64) float64 { return max(leastDepth, depth*ceilingRps) }
+
+func (g *Gate) cause(l Limit, total float64, last *verdict) Cause {
+	concern := allowed(l.CeilingRps)
+	closed := last != nil && last.cause != Open && l.Open > concern/2
+	switch {
+	case l.Planned < 1:
+		return Plan
+	case l.CeilingRps < 0:
+		return Open
+	case g.backlog > concern, closed && (total > free*l.CeilingRps || g.backlog > concern/2):
+		return Burst
+	default:
+		return Open
+	}
+}
+
+// targets are how many requests a second are to be let in: of conversations that are
+// under way, and of all.
+func (g *Gate) targets(l Limit, total float64) (ofOngoing, ofAll float64) {
+	if l.CeilingRps < 0 {
+		return l.Planned * total, l.Planned * total
+	}
+	excess := max(0, g.backlog-allowed(l.CeilingRps))
+	return l.CeilingRps, max(leastServed*l.CeilingRps, l.CeilingRps-excess/drain)
+}
+
+// judge settles which part of each bucket may enter from here on.
+func (g *Gate) judge(v *verdict, ofOngoing, ofAll, seconds float64, last *verdict) {
+	none := [Buckets]float64{}
+	first := fill(&g.rates[ongoing], &none, ofOngoing)
+	second := fill(&g.rates[fresh], &first, ofAll)
+	least := 1.0
+	for b := range Buckets {
+		v.part[ongoing][b] = part(first[b], g.rates[ongoing][b])
+		v.part[fresh][b] = part(second[b]-first[b], g.rates[fresh][b])
+		for kind := range kinds {
+			if last != nil {
+				v.part[kind][b] = min(v.part[kind][b], last.part[kind][b]+rise*seconds)
+			}
+			least = min(least, v.part[kind][b])
+		}
+	}
+	g.shown.refused.Store(math.Float64bits(1 - least))
+	if v.cause == Open && least >= 1 {
+		g.verdict.Store(nil)
+		return
+	}
+	g.verdict.Store(v)
+}
+
+// Backlog is the length of the virtual queue, in requests.
+func (g *Gate) Backlog() float64 { return math.Float64frombits(g.shown.backlog.Load()) }
+
+// Refused is the largest part that anybody is refused, 0–1.
+func (g *Gate) Refused() float64 { return math.Float64frombits(g.shown.refused.Load()) }
