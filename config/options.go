@@ -6,7 +6,7 @@ import (
 
 func (r *reader) options(n node) {
 	m := n.mapping("policy", "shadow", "tick", "demand", "headroom", "churn", "churnHalving", "minShare", "bodyLimit", "idle", "corsOrigins", "unreadable",
-		"retryPercent", "retryFloor", "healthPath", "decisionHeader")
+		"retryPercent", "retryFloor", "healthPath", "decisionHeader", "tenantHeader")
 	r.fleet.Options = fleet.Options{
 		Policy:       m.at("policy").oneOf(fleet.PolicyOptimal, fleet.Policies()...),
 		Shadow:       shadow(m.at("shadow")),
@@ -23,6 +23,7 @@ func (r *reader) options(n node) {
 		RetryPercent: m.at("retryPercent").percent(defaultRetryPercent, 100),
 		RetryFloor:   m.at("retryFloor").integer(defaultRetryFloor, 0, maxRetryFloor),
 		HealthPath:   defaultHealthPath,
+		TenantHeader: tenantHeader(m.at("tenantHeader")),
 		TellDecision: m.at("decisionHeader").oneOf("false", "false", "true") == "true",
 	}
 	if path := m.at("healthPath"); path.present() {
@@ -69,4 +70,12 @@ func (r *reader) unreadable(n node) fleet.ClassID {
 		n.wrong("name a class of this file", "there is no class %q", id)
 	}
 	return id
+}
+
+// tenantHeader reads the header that names the tenant; empty: none does.
+func tenantHeader(n node) string {
+	if !n.present() {
+		return ""
+	}
+	return headerName(n, n.text())
 }

@@ -51,7 +51,9 @@ func TestResidencyHoldsOnEveryWay(t *testing.T) {
 	check(t, s.Await(t.Context(), "main", true))
 	r.way("ext_proc sheds", some(200, 429), func() { r.until("ext_proc sheds", func() bool { return r.probe() == 429 }) })
 	rewrite(t, s, func(string) string { return original })
-	r.until("nothing is shed", func() bool { return admitted(s, "acme") })
+	r.until("nothing is shed", func() bool {
+		return admitted(s, "acme") && strings.Contains(page(t, s.AdminAddress("extproc-main"), "/metrics"), `weir_extproc_gate_refused{class="acme"} 0`+"\n")
+	})
 
 	engine := s.Process("engine-" + string(r.engines[0]))
 	r.way("an engine dies", all(200), func() { check(t, engine.Kill()) })

@@ -74,6 +74,7 @@ func decodeRoutes(host *routev3.VirtualHost, v *fleet.View) error {
 		v.Origins = append(v.Origins, origin.GetStringValue())
 	}
 	v.TellDecision = fields[decisionKey].GetBoolValue()
+	v.TenantHeader = fields[tenantKey].GetStringValue()
 	v.BodyLimit = int64(host.GetRequestBodyBufferLimit().GetValue())
 	for _, r := range host.Routes {
 		if r.Name == "" {

@@ -36,6 +36,9 @@ const (
 	// HeaderAttempts tells a client how many engines were asked; 0: Weir answered by
 	// itself.
 	HeaderAttempts = "x-weir-attempts"
+	// HeaderShedReason tells a client why it is asked to come again: ShedByPlan,
+	// ShedInBurst.
+	HeaderShedReason = "x-weir-shed-reason"
 	// HeaderGateway is the routing header of another protocol, stripped as well.
 	HeaderGateway = "x-gateway-destination-endpoint"
 )
@@ -50,6 +53,12 @@ const ResponseIDPrefix = "resp"
 const (
 	FeatureTools  = "tools"
 	FeatureVision = "vision"
+)
+
+// Words of [HeaderShedReason].
+const (
+	ShedByPlan  = "plan"  // demand exceeds what engines can serve
+	ShedInBurst = "burst" // so it does, for so short a time that no plan knows of it
 )
 
 // Names of resources, metadata and runtime keys.

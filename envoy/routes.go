@@ -25,6 +25,7 @@ const (
 	frontEndKey   = "front-end"
 	originsKey    = "origins"
 	decisionKey   = "decision"
+	tenantKey     = "tenant"
 	priorityKey   = "priority"
 	affinityKey   = "affinity"
 	unreadableKey = "unreadable"
@@ -51,7 +52,7 @@ func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
 			Name:                   RouteName,
 			Domains:                []string{"*"},
 			Routes:                 routes,
-			Metadata:               metadata(map[string]any{frontEndKey: string(v.FrontEnd), originsKey: list(v.Origins), decisionKey: v.TellDecision}),
+			Metadata:               metadata(map[string]any{frontEndKey: string(v.FrontEnd), originsKey: list(v.Origins), decisionKey: v.TellDecision, tenantKey: v.TenantHeader}),
 			RequestBodyBufferLimit: wrapperspb.UInt64(uint64(v.BodyLimit)),
 		}},
 	}
@@ -235,7 +236,9 @@ func shedRoute(c fleet.ClassID, match *routev3.RouteMatch) *routev3.Route {
 			RuntimeKey:   shedKey(c),
 		},
 	}
-	route := &routev3.Route{Match: m, ResponseHeadersToAdd: []*corev3.HeaderValueOption{header("retry-after", shedRetryAfter)}}
+	route := &routev3.Route{Match: m, ResponseHeadersToAdd: []*corev3.HeaderValueOption{
+		header("retry-after", shedRetryAfter), header(HeaderShedReason, ShedByPlan),
+	}}
 	return answer(route, 429, Overloaded())
 }
 

@@ -120,6 +120,9 @@ func refuse(r *refusal) reply {
 	if r.retryAfterSeconds > 0 {
 		headers = append(headers, header("retry-after", strconv.AppendInt(nil, int64(r.retryAfterSeconds), 10)))
 	}
+	if r.shedReason != "" {
+		headers = append(headers, header(envoy.HeaderShedReason, []byte(r.shedReason)))
+	}
 	return reply{immediate: &extprocv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.status)},
 		Headers: &extprocv3.HeaderMutation{SetHeaders: headers},

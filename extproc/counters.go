@@ -28,6 +28,8 @@ type Counters struct {
 	// NoRoom counts those that went where they belong, nothing better being there.
 	NoRoom atomic.Uint64
 
+	CameBack atomic.Uint64 // requests of conversations that were refused a moment ago
+
 	// Admitted requests that follow a response and name no conversation.
 	Followed, FollowsUnknown, FollowsGone atomic.Uint64
 

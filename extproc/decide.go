@@ -72,8 +72,7 @@ func (t *Table) judge(h *head, f facts, unread error, random uint64) decision {
 	switch {
 	case s.home == nil:
 		d.refusal = noEngine()
-	case !d.class.admits(d.key.hash):
-		d.refusal = shed(d.key.hash)
+	case !t.enters(h, &d):
 	default:
 		d.choice = s.choice(t.first(&s, &d))
 		if t.tell {
@@ -108,7 +107,3 @@ func unknown(model string, unread error) *refusal {
 	}
 	return noSuchModel(model)
 }
-
-// admits says whether a conversation is in the admitted fraction: the same ones
-// every time, and more of the same as the fraction rises.
-func (c *class) admits(key uint64) bool { return unit(mix(key^c.salt)) < c.admitted }

@@ -164,8 +164,11 @@ func TestAdmittedFractionIsMonotone(t *testing.T) {
 		key := rapid.Uint64().Draw(t, "key")
 		low := rapid.Float64Range(0, 1).Draw(t, "low")
 		high := rapid.Float64Range(low, 1).Draw(t, "high")
-		c := class{salt: rapid.Uint64().Draw(t, "salt")}
-		at := func(fraction float64) bool { c.admitted = fraction; return c.admits(key) }
+		c := class{salt: rapid.Uint64().Draw(t, "salt"), tally: &tally{}}
+		at := func(fraction float64) bool {
+			c.admitted = fraction
+			return (&Table{}).enters(&head{}, &decision{class: &c, key: affinity{hash: key}})
+		}
 		if at(0) || !at(1) || at(low) && !at(high) {
 			t.Errorf("at 0 %v, %v %v, %v %v, 1 %v", at(0), low, at(low), high, at(high), at(1))
 		}

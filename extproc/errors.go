@@ -42,6 +42,7 @@ type refusal struct {
 	body              []byte
 	details           string // for access logs
 	reason            reason
+	shedReason        string // a word of [envoy.HeaderShedReason]; empty: it is not for want of engines
 }
 
 // word is the reason for programs, as access logs have it behind "weir_".
@@ -80,12 +81,12 @@ func noEngine() *refusal {
 	}
 }
 
-// shed asks the client to come back in 5 to 9 seconds: long enough for a few
-// plans, and not all clients at once.
-func shed(key uint64) *refusal {
+// shed asks the client to come back after so many seconds or up to twice as many: not
+// all clients at once.
+func shed(key uint64, afterSeconds int, why string) *refusal {
 	return &refusal{
-		status: 429, reason: reasonShed, details: "weir_shed",
-		retryAfterSeconds: 5 + int(mix(key)%5),
+		status: 429, reason: reasonShed, details: "weir_shed", shedReason: why,
+		retryAfterSeconds: afterSeconds + int(mix(key)%uint64(afterSeconds)),
 		body:              envoy.Overloaded(),
 	}
 }

@@ -133,16 +133,20 @@ func (s *Server) swapLevelsAt(l *fleet.Levels, unread int, now time.Time) {
 }
 
 // Run brings up to date, each second, what changes with time alone, until the context
-// ends: engines that have joined come to their full weight, and levels grow stale.
+// ends: engines that have joined come to their full weight, and levels grow stale. Ten
+// times a second it sees to who may enter.
 func (s *Server) Run(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
+	tick, step := time.NewTicker(time.Second), time.NewTicker(gateStep)
 	defer tick.Stop()
+	defer step.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
 			s.refreshAt(now)
+		case now := <-step.C:
+			s.stepAt(now)
 		}
 	}
 }
@@ -340,7 +344,12 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 	s.counters.count(&d, err)
 	if d.class != nil {
 		x.table.keys[d.key.source].Inc()
-		d.class.tally.arrive(&d, x.head.clientRetry())
+		back := x.table.cameBack(&d)
+		if back {
+			s.counters.CameBack.Add(1)
+		}
+		d.class.tally.arrive(&d, back || x.head.clientRetry())
+		x.table.remember(&d)
 	}
 	body, saysLength := x.body, x.head.length() >= 0
 	*x = exchange{phase: settled, claim: x.claim}

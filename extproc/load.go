@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/extproc/gate"
 	"weir/fleet"
 )
 
@@ -27,18 +28,26 @@ const (
 type ledger struct {
 	clock    atomic.Int64 // Unix seconds, brought up to date each second
 	diverted diverted
+	talks    recent // conversations that were let in, until engines have given up their cache
+	refused  recent // conversations that were refused, until they should have come back
 
 	mu      sync.Mutex // guards what follows
 	began   bool       // there was a table
 	classes map[fleet.ClassID]*tally
 	engines map[fleet.EngineID]*liveEngine
 	levels  levels
+
+	admission *fleet.Admission // nil: none came
+	share     float64          // of it that is this process's
+	stepped   time.Time        // when the gates were
 }
 
 // tally counts the requests of one class.
 type tally struct {
 	arrivals, shed atomic.Uint64 // since they were last taken
 	open           atomic.Int64
+	gate           gate.Gate
+	retryAfter     atomic.Int64 // seconds; 0: as usual
 
 	seen time.Time // when a table had it last; belongs to who holds the lock
 }
@@ -55,8 +64,8 @@ type levels struct {
 
 // arrive counts a request that a client asks for the first time: retries are no
 // demand. Only such are counted as shed, so that shed is a part of arrivals.
-func (t *tally) arrive(d *decision, clientRetry bool) {
-	if clientRetry {
+func (t *tally) arrive(d *decision, again bool) {
+	if again {
 		return
 	}
 	t.arrivals.Add(1)
@@ -68,7 +77,7 @@ func (t *tally) arrive(d *decision, clientRetry bool) {
 // adopt has a new table count where the one before counted, and tells its engines what
 // is known of them.
 func (l *ledger) adopt(t *Table, now time.Time) {
-	t.clock, t.diverted = &l.clock, &l.diverted
+	t.clock, t.diverted, t.talks, t.refused = &l.clock, &l.diverted, &l.talks, &l.refused
 	l.clock.Store(now.Unix())
 	for _, c := range t.classes {
 		if known := l.classes[c.id]; known != nil {

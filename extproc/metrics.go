@@ -20,6 +20,8 @@ func (s *Server) RegisterMetrics(r prometheus.Registerer) error {
 		r.Register(s.keys.counted),
 		s.registerAnswers(r),
 		r.Register(inFlight{s}),
+		r.Register(gates{s}),
+		r.Register(newCounter("came_back", "Requests of conversations that were refused a moment ago.", "", "", &s.counters.CameBack)),
 		r.Register(prometheus.NewGaugeFunc(held, func() float64 { return float64(s.bodies.held()) })),
 		r.Register(prometheus.NewGaugeFunc(serving, func() float64 {
 			if s.Serving() {

@@ -123,11 +123,10 @@ func TestAlternativesAreSpread(t *testing.T) {
 func TestAdmissionIsIndependentOfTheChoice(t *testing.T) {
 	t.Parallel()
 	c := classWith(viewPool("a", 3_000_000, 2), viewPool("b", 7_000_000, 2))
-	c.admitted = 0.3
 	got := map[string]int{}
 	n := 0
 	eachKey(func(key uint64) {
-		if c.admits(key) {
+		if c.draw(key) < 0.3 {
 			n++
 			choice := c.choose(key)
 			got[poolOf(choice.first().id)]++

@@ -95,6 +95,7 @@ type parts struct {
 	server   *extproc.Server
 	outcomes *outcome.Recorder
 	prober   *roundtrip.Prober
+	node     string           // its name
 	taken    *envoy.Resources // what the view in force was made of
 }
 
@@ -103,7 +104,7 @@ func newParts(o options, log *zap.Logger) *parts {
 	server.SetBudget(o.bodyBudgetMiB << 20)
 	outcomes := outcome.New(o.slowAfter)
 	outcomes.OnAnswer = func(a outcome.Answer) { server.Answered(a.ID, a.Engine, a.Key) }
-	return &parts{server: server, outcomes: outcomes, prober: roundtrip.New()}
+	return &parts{node: o.nodeID, server: server, outcomes: outcomes, prober: roundtrip.New()}
 }
 
 // swap has all parts go by what the control plane says. Each round tells how full the
@@ -124,6 +125,9 @@ func (p *parts) swap(r *envoy.Resources) error {
 		p.taken = plan
 	}
 	p.server.SwapLevels(envoy.DecodeLevels(r.Runtimes))
+	if a := envoy.DecodeAdmission(r.Runtimes); a != nil {
+		p.server.SwapAdmission(a, a.ShareOf(p.node))
+	}
 	return nil
 }
 

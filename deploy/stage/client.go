@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -37,12 +38,15 @@ type Reply struct {
 // OK says whether the client got a whole answer.
 func (r *Reply) OK() bool { return r.Err == nil && r.Status == http.StatusOK }
 
+// tellable are our headers that clients may see.
+var tellable = []string{"x-weir-shed-reason", "x-weir-attempts"}
+
 // Leak names a header between Envoy and weir-extproc, or of Envoy's own, that reached
 // the client; there should be none.
 func (r *Reply) Leak() string {
 	for name := range r.Header {
 		lower := strings.ToLower(name)
-		if strings.HasPrefix(lower, "x-weir-") && lower != "x-weir-attempts" || strings.HasPrefix(lower, "x-envoy-") {
+		if strings.HasPrefix(lower, "x-weir-") && !slices.Contains(tellable, lower) || strings.HasPrefix(lower, "x-envoy-") {
 			return name + ": " + r.Header.Get(name)
 		}
 	}

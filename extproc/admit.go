@@ -1,0 +1,157 @@
+package extproc
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/envoy"
+	"weir/extproc/gate"
+	"weir/fleet"
+)
+
+const (
+	// gateStep is how often gates are brought up to date.
+	gateStep = 100 * time.Millisecond
+	// talkIdle is how long a conversation counts as under way that has no turns: by then
+	// engines have given up its cache, and to refuse it costs no more than another.
+	talkIdle = 600 // seconds
+	// usualRetryAfter is when who is refused may come back, where the plan does not say:
+	// after a few plans.
+	usualRetryAfter = 5 // seconds
+	// late is how long after its time a client that was refused is expected back.
+	late = 2 // seconds
+)
+
+// enters says whether a request may enter, and words the refusal if not. Which
+// conversations may is the same for as long as the fraction is, and as it rises more of
+// the same.
+func (t *Table) enters(h *head, d *decision) bool {
+	c := d.class
+	name := c.nameOf(d)
+	underWay := name != 0 && t.talks.has(name, t.clock.Load())
+	ok, cause := c.tally.gate.Admit(t.tenantOf(h), underWay, c.draw(d.key.hash), c.admitted)
+	if ok {
+		return true
+	}
+	why := envoy.ShedByPlan
+	if cause == gate.Burst {
+		why = envoy.ShedInBurst
+	}
+	d.refusal = shed(d.key.hash, c.tally.retryAfterSeconds(), why)
+	return false
+}
+
+// draw is a conversation's own number of 0–1, independent of the choice of an engine.
+func (c *class) draw(key uint64) float64 { return unit(mix(key ^ c.salt)) }
+
+// nameOf tells conversations of all classes apart; 0: the request names none.
+func (c *class) nameOf(d *decision) uint64 {
+	if d.key.source == 0 {
+		return 0
+	}
+	return d.key.hash ^ c.salt
+}
+
+// tenantOf is a hash of who asks.
+func (t *Table) tenantOf(h *head) uint64 {
+	if t.tenant == "" {
+		return 0
+	}
+	name, _ := h.value(t.tenant)
+	return hashOfText(name)
+}
+
+func (t *tally) retryAfterSeconds() int {
+	if after := t.retryAfter.Load(); after > 0 {
+		return int(after)
+	}
+	return usualRetryAfter
+}
+
+// cameBack says whether the conversation was refused a moment ago: it is no new demand.
+func (t *Table) cameBack(d *decision) bool {
+	name := d.class.nameOf(d)
+	return name != 0 && t.refused.has(name, t.clock.Load())
+}
+
+// remember notes which conversations are under way, and which were asked to come again.
+func (t *Table) remember(d *decision) {
+	name, now := d.class.nameOf(d), t.clock.Load()
+	switch {
+	case name == 0:
+	case d.refusal == nil:
+		t.talks.keep(name, now+talkIdle)
+		t.refused.drop(name)
+	case d.refusal.reason == reasonShed:
+		t.refused.keep(name, now+int64(d.refusal.retryAfterSeconds)+late)
+	}
+}
+
+// SwapAdmission takes how much may enter at the front-end, and which part of it is this
+// process's.
+func (s *Server) SwapAdmission(a *fleet.Admission, share float64) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	s.ledger.admission, s.ledger.share = a, share
+}
+
+// stepAt brings the gates up to date.
+func (s *Server) stepAt(now time.Time) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	if t := s.table.Load(); t != nil {
+		s.ledger.step(t, now)
+	}
+}
+
+func (l *ledger) step(t *Table, now time.Time) {
+	passed := now.Sub(l.stepped)
+	l.stepped = now
+	if passed > time.Second { // it was asleep, or this is the first: nothing can be said of that time
+		passed = gateStep
+	}
+	for _, c := range t.classes {
+		limit := gate.Limit{Planned: c.admitted, CeilingRps: gate.Unknown, Open: float64(c.tally.open.Load())}
+		if told := l.admissionOf(c.id); told != nil {
+			c.tally.retryAfter.Store(int64(told.RetryAfterSeconds))
+			if told.CeilingRps.Known {
+				limit.CeilingRps = told.CeilingRps.Value * l.share
+			}
+		}
+		c.tally.gate.Step(passed, limit)
+	}
+}
+
+// admissionOf is what was said of a class; nil where nothing was, or too long ago.
+func (l *ledger) admissionOf(id fleet.ClassID) *fleet.ClassAdmission {
+	if l.admission == nil || !l.levels.known {
+		return nil
+	}
+	return l.admission.Class(id)
+}
+
+// gates shows what the gates do.
+type gates struct{ server *Server }
+
+var (
+	gateRefusedDesc = prometheus.NewDesc("weir_extproc_gate_refused", "The largest part that anybody is refused, 0-1; 0: the gate is open.", []string{"class"}, nil)
+	gateBacklogDesc = prometheus.NewDesc("weir_extproc_gate_backlog", "Requests that were let in beside what can be served.", []string{"class"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (gates) Describe(out chan<- *prometheus.Desc) {
+	out <- gateRefusedDesc
+	out <- gateBacklogDesc
+}
+
+// Collect implements [prometheus.Collector].
+func (g gates) Collect(out chan<- prometheus.Metric) {
+	l := &g.server.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, t := range l.classes {
+		out <- prometheus.MustNewConstMetric(gateRefusedDesc, prometheus.GaugeValue, t.gate.Refused(), string(id))
+		out <- prometheus.MustNewConstMetric(gateBacklogDesc, prometheus.GaugeValue, t.gate.Backlog(), string(id))
+	}
+}

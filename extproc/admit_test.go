@@ -1,0 +1,167 @@
+package extproc
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/envoy"
+	"weir/fleet"
+)
+
+// gated is a server whose clock the test moves, with levels that never grow stale.
+type gated struct {
+	*Server
+	now time.Time
+}
+
+func newGated(v *fleet.View, a *fleet.Admission) *gated {
+	g := &gated{New(zap.NewNop()), time.Unix(1_800_000_000, 0)}
+	g.swapAt(NewTable(v), g.now)
+	g.pass(0)
+	g.SwapAdmission(a, 1)
+	return g
+}
+
+// pass lets a time pass, step by step.
+func (g *gated) pass(d time.Duration) {
+	for end := g.now.Add(d); ; {
+		g.swapLevelsAt(&fleet.Levels{Round: g.now.UnixMilli(), Tick: time.Second}, 0, g.now)
+		g.refreshAt(g.now)
+		g.stepAt(g.now)
+		if !g.now.Before(end) {
+			return
+		}
+		g.now = g.now.Add(gateStep)
+	}
+}
+
+// ask sends one turn and ends it; nil means that it entered.
+func (g *gated) ask(lines ...string) *refusal {
+	x := exchange{table: g.table.Load()}
+	x.head = newHead(headersOf(post("/", lines...)))
+	d := x.table.decide(&x.head, facts{model: "small"}, nil, 1)
+	if back := x.table.cameBack(&d); !back {
+		d.class.tally.arrive(&d, x.head.clientRetry())
+	}
+	x.table.remember(&d)
+	if d.refusal == nil { // it stays open for the length of the test
+		d.class.tally.open.Add(1)
+	}
+	return d.refusal
+}
+
+func ceilingOf(rps float64) *fleet.Admission {
+	return &fleet.Admission{Classes: []fleet.ClassAdmission{{Class: "chat", CeilingRps: fleet.Known(rps), RetryAfterSeconds: 10}}}
+}
+
+// In a burst conversations that are under way go on, new ones are told when to come
+// back and why, and those that do are no new demand.
+func TestABurstIsHeldBack(t *testing.T) {
+	t.Parallel()
+	g := newGated(twoPools(), ceilingOf(20))
+	session := func(i int) string { return fmt.Sprint("x-session: ", i) }
+	for i := range 5 {
+		if r := g.ask(session(i)); r != nil {
+			t.Fatalf("refused while there is room: %+v", r)
+		}
+		g.pass(time.Second)
+	}
+	refused := 0
+	for second := range 10 {
+		for i := range 5 {
+			if r := g.ask(session(i)); r != nil {
+				t.Errorf("second %d: a conversation that is under way was refused", second)
+			}
+		}
+		for i := range 200 {
+			r := g.ask(session(1000*(second+1) + i))
+			if r == nil {
+				continue
+			}
+			refused++
+			if r.status != 429 || r.shedReason != envoy.ShedInBurst || r.retryAfterSeconds < 10 || r.retryAfterSeconds >= 20 {
+				t.Fatalf("refused with %+v", r)
+			}
+		}
+		g.pass(time.Second)
+	}
+	if refused < 1700 || refused > 2000 {
+		t.Errorf("%d of 2000 refused", refused)
+	}
+	g.Take()
+	for i := range 200 {
+		g.ask(session(10_000 + i))
+	}
+	if arrived := g.Take()[0].Arrivals; arrived > 40 {
+		t.Errorf("%d who had been refused count as demand again", arrived)
+	}
+	g.pass(30 * time.Second)
+	for i := range 5 {
+		if r := g.ask(session(10_000 + i)); r != nil {
+			t.Errorf("refused half a minute later: %+v", r)
+		}
+	}
+}
+
+// What the plan says counts only while the control plane is heard.
+func TestOldCeilingsAreForgotten(t *testing.T) {
+	t.Parallel()
+	g := newGated(twoPools(), ceilingOf(1))
+	burst := func() (refused int) {
+		for range 20 {
+			for i := range 50 {
+				if r := g.ask(fmt.Sprint("x-session: ", g.now.UnixMilli(), i)); r != nil {
+					refused++
+				}
+			}
+			g.now = g.now.Add(gateStep)
+			g.refreshAt(g.now)
+			g.stepAt(g.now)
+		}
+		return refused
+	}
+	if burst() == 0 {
+		t.Error("nobody was refused at a hundred times the ceiling")
+	}
+	g.now = g.now.Add(time.Minute)
+	for range 100 {
+		g.now = g.now.Add(gateStep)
+		g.refreshAt(g.now)
+		g.stepAt(g.now)
+	}
+	if n := burst(); n != 0 {
+		t.Errorf("%d refused by a ceiling of a minute ago", n)
+	}
+}
+
+// Tenants are told apart where the fleet file says how.
+func TestTenantsShareWhatIsScarce(t *testing.T) {
+	t.Parallel()
+	v := twoPools()
+	v.TenantHeader = "x-tenant"
+	g := newGated(v, ceilingOf(50))
+	entered := map[string]int{}
+	for second := range 40 {
+		for i := range 300 {
+			tenant := "large"
+			if i%30 == 0 {
+				tenant = "small"
+			}
+			if g.ask("x-tenant: "+tenant, fmt.Sprint("x-session: ", second, "-", i)) == nil && second >= 10 {
+				entered[tenant]++
+			}
+			if i%30 == 0 {
+				g.pass(gateStep)
+			}
+		}
+	}
+	if entered["small"] < 290 {
+		t.Errorf("%d of 300 of the tenant that asks for less than its part entered", entered["small"])
+	}
+	if entered["large"] < 1000 || entered["large"] > 1400 {
+		t.Errorf("%d of the other one's entered, want 40 a second", entered["large"])
+	}
+}
