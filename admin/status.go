@@ -76,6 +76,16 @@ type Stream struct {
 	DemandRps float64       `json:"demandRps"`
 	Source    fleet.Source  `json:"source"`
 	ShedRps   float64       `json:"shedRps"`
+	Retries   Retries       `json:"retries"`
+}
+
+// Retries is the budget of a class at each Envoy of a front-end, and why it is so.
+type Retries struct {
+	Percent float64  `json:"percent"` // of the requests in flight
+	Floor   uint32   `json:"floor"`   // retries at once, however little is in flight
+	RoomRps *float64 `json:"roomRps"` // that engines have room for, from the whole front-end; null: not measured
+	Short   bool     `json:"short"`   // more fails than there is room for
+	Why     string   `json:"why"`
 }
 
 // Pool is one pool: its engines, and what the plan gives it.
@@ -214,13 +224,22 @@ func (f *FrontEnd) add(c *fleet.Client) {
 
 func newStream(r fleet.Round, id fleet.Stream) Stream {
 	d := r.State.Demand[id]
-	s := Stream{Class: id.Class, DemandRps: d.Rps, Source: d.Source}
+	s := Stream{Class: id.Class, DemandRps: d.Rps, Source: d.Source, Retries: newRetries(r.State, id)}
 	if r.Plan != nil {
 		if route := r.Plan.Route(id); route != nil {
 			s.ShedRps = route.ShedRps
 		}
 	}
 	return s
+}
+
+func newRetries(s *fleet.State, id fleet.Stream) Retries {
+	d := s.RetriesOf(id)
+	out := Retries{Percent: d.Percent, Floor: d.Floor, Short: d.Short, Why: d.Why}
+	if _, measured := s.Attempts[id]; measured {
+		out.RoomRps = &d.RoomRps
+	}
+	return out
 }
 
 func newPool(r fleet.Round, p *fleet.Pool) Pool {

@@ -35,6 +35,11 @@ func testRound() fleet.Round {
 			"q": {Engines: map[fleet.EngineID]fleet.Readiness{"q1": fleet.Ready}},
 		},
 		Network: map[fleet.Link]float64{{FrontEnd: "eu", Pool: "p"}: 0.004},
+
+		Attempts: map[fleet.Stream]fleet.Attempts{{FrontEnd: "eu", Class: "chat"}: {At: noon}},
+		Retries: map[fleet.Stream]fleet.Retries{{FrontEnd: "eu", Class: "chat"}: {
+			RetryBudget: fleet.RetryBudget{Percent: 4, Floor: 8}, RoomRps: 5, Why: "room",
+		}},
 	}
 	p := &fleet.Plan{
 		Status: fleet.Optimal, MeanSeconds: 0.2,
@@ -70,12 +75,15 @@ func testSources() Sources {
 func TestStatusWhenAllIsWell(t *testing.T) {
 	got := newStatus(noon.Add(time.Second), testRound(), testClients(), "", "")
 	one, mean := 1.0, 0.2
+	room := 5.0
+	measured := Retries{Percent: 4, Floor: 8, RoomRps: &room, Why: "room"}
+	file := Retries{Why: "the fleet file's: nothing is decided yet"}
 	want := &Status{
 		Attention: []string{},
 		Plan:      PlanStatus{Status: fleet.Optimal, MeanSeconds: &mean, AgeSeconds: &one, RoundAgeSeconds: &one},
 		FrontEnds: []FrontEnd{
-			{FrontEnd: "eu", Envoys: 1, ExtProcs: 1, Nacks: []Nack{}, Streams: []Stream{{Class: "chat", DemandRps: 30, Source: fleet.SourceArrivals}}},
-			{FrontEnd: "us", Envoys: 1, ExtProcs: 1, Nacks: []Nack{}, Streams: []Stream{{Class: "chat", DemandRps: 5, Source: fleet.SourceArrivals}}},
+			{FrontEnd: "eu", Envoys: 1, ExtProcs: 1, Nacks: []Nack{}, Streams: []Stream{{Class: "chat", DemandRps: 30, Source: fleet.SourceArrivals, Retries: measured}}},
+			{FrontEnd: "us", Envoys: 1, ExtProcs: 1, Nacks: []Nack{}, Streams: []Stream{{Class: "chat", DemandRps: 5, Source: fleet.SourceArrivals, Retries: file}}},
 		},
 		Pools: []Pool{
 			{Pool: "p", Engines: 2, Ready: 2, Plan: &fleet.PoolPlan{Pool: "p", CapacityRps: 40, Rps: 35, Utilisation: 0.875}},

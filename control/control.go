@@ -98,10 +98,11 @@ type Loop struct {
 	shadowed    override      // of the fleet file's shadow
 	choice      fleet.Choice  // of the last round
 	shadow      shadow
-	believed    *fleet.State // in the last round; nil: there was none
-	turn        *fleet.Turn  // the last one; nil: none
-	why         string       // why the last round had no new plan; empty: it had
-	unpublished string       // why the last round could not be published; empty: it was
+	believed    *fleet.State                   // in the last round; nil: there was none
+	turn        *fleet.Turn                    // the last one; nil: none
+	retries     map[fleet.Stream]fleet.Retries // in force
+	why         string                         // why the last round had no new plan; empty: it had
+	unpublished string                         // why the last round could not be published; empty: it was
 }
 
 type event struct {

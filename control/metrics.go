@@ -75,6 +75,10 @@ var (
 	streams     = figure("streams", "Classes at front-ends, by how their demand is known.", "source")
 	demand      = figure("demand_rps", "What clients ask for, as the plan takes it.", byStream...)
 	shed        = figure("shed_rps", "What the plan refuses.", byStream...)
+	retryPart   = figure("retry_budget_ratio", "Retries allowed at each Envoy, as a part of its requests in flight.", byStream...)
+	retryFloor  = figure("retry_floor", "Retries allowed at once at each Envoy, however little is in flight.", byStream...)
+	retryRoom   = figure("retry_room_rps", "Retries that engines have room for; absent: not measured.", byStream...)
+	failing     = figure("attempts_failing_ratio", "Attempts at engines that are refused, fail or are lost; absent: not measured.", byStream...)
 	planned     = figure("planned_rps", "What the plan gives a pool of a stream; absent: nothing.", byShare...)
 	share       = figure("share_ratio", "Share of a stream's admitted traffic that a pool gets; absent: none.", byShare...)
 	capacity    = figure("pool_capacity_rps", "Effective capacity of a pool for the planned mix.", byPool...)
@@ -94,7 +98,7 @@ func figure(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements [prometheus.Collector].
 func (planFigures) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		roundAge, planStatus, planPolicy, brakes, planAge, meanLatency, streams, demand, shed, planned, share,
+		roundAge, planStatus, planPolicy, brakes, planAge, meanLatency, streams, demand, shed, retryPart, retryFloor, retryRoom, failing, planned, share,
 		capacity, poolRps, utilisation, price, replicaGain, engines, health, factor,
 	} {
 		out <- d
@@ -156,11 +160,24 @@ func (g gauges) beliefs(s *fleet.State) {
 		known[d.Source]++
 		g.set(demand, d.Rps, string(st.FrontEnd), string(st.Class))
 	}
+	for st := range s.Demand {
+		g.retries(s, st)
+	}
 	for source, n := range known {
 		g.set(streams, n, string(source))
 	}
 	for i := range s.Fleet.Pools {
 		g.pool(s, &s.Fleet.Pools[i])
+	}
+}
+
+func (g gauges) retries(s *fleet.State, st fleet.Stream) {
+	d := s.RetriesOf(st)
+	g.set(retryPart, d.Percent/100, string(st.FrontEnd), string(st.Class))
+	g.set(retryFloor, float64(d.Floor), string(st.FrontEnd), string(st.Class))
+	if a, ok := s.Attempts[st]; ok {
+		g.set(retryRoom, d.RoomRps, string(st.FrontEnd), string(st.Class))
+		g.set(failing, a.Failed, string(st.FrontEnd), string(st.Class))
 	}
 }
 

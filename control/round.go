@@ -29,6 +29,8 @@ func (l *Loop) round() time.Duration {
 	plan := l.decide(now, s)
 	l.noteTurn(now, s, plan)
 	if plan != nil {
+		l.retries = fleet.RetryBudgets(s, plan, l.retries)
+		s.Retries = l.retries
 		l.publish(s, plan)
 		l.plan = plan
 	}

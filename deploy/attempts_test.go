@@ -122,3 +122,46 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 		t.Errorf("of Weir's own answer the client is told of %q attempts", told)
 	}
 }
+
+// A budget that is told takes effect on the next retry; until requests are measured it
+// is the fleet file's.
+func TestBudgetsTakeEffectAtOnce(t *testing.T) {
+	t.Parallel()
+	s, engines := startWitnesses(t, stage.Options{})
+	client := stage.NewClient()
+	ask := plea{body: `{` + mine + `}`, headers: map[string]string{only: "none"}}
+	n := 0
+	attempts := func() int {
+		n++
+		mark := fmt.Sprint("budget ", n)
+		sendPlea(t, client, s, mark, ask)
+		return len(engines.of(mark))
+	}
+	overflow := func() int {
+		got, err := s.Stat(t.Context(), "main", "cluster.chat.upstream_rq_retry_overflow")
+		check(t, err)
+		return got
+	}
+	if got := attempts(); got < 2 || overflow() != 0 {
+		t.Fatalf("%d attempts, %d of which were over the budget", got, overflow())
+	}
+	original := read(t, s)
+	for _, allowed := range []bool{false, true} {
+		rewrite(t, s, func(string) string {
+			if allowed {
+				return original
+			}
+			return original + "  retryPercent: 0%\n  retryFloor: 0\n"
+		})
+		eventually(t, fmt.Sprint("retries are allowed: ", allowed), 10*time.Second, func() bool { return attempts() > 1 == allowed })
+		before := overflow()
+		for range 5 {
+			if got := attempts(); got > 1 != allowed {
+				t.Errorf("%d attempts, want more than one: %v", got, allowed)
+			}
+		}
+		if over := overflow() - before; over != 5 && !allowed || over != 0 && allowed {
+			t.Errorf("%d of 5 retries were over the budget, retries allowed: %v", over, allowed)
+		}
+	}
+}

@@ -6,22 +6,19 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+
+	"weir/fleet"
 )
 
 // Retries is how many further engines a request may be tried on.
 const Retries = 2
 
 const (
-	backOffSeconds     = 0.025 // the first retry waits up to that, drawn evenly; the next up to three times as long
-	backOffMostSeconds = 0.25
+	backOffMostSeconds = 0.25 // of a further retry, which waits up to three times as long
 	// An engine that asks for more patience than this in its retry-after is not waited
 	// for: the next attempt goes to another engine.
 	retryAfterMostSeconds = 1
 )
-
-// BackOffSeconds is what the first retry waits in the mean, during which it counts
-// against the budget.
-const BackOffSeconds = backOffSeconds / 2
 
 // retryPolicy tries further engines while no byte of a response was seen; how
 // many retries there may be at once is bounded by the runtime's budget.
@@ -41,7 +38,7 @@ func oncePolicy() *routev3.RetryPolicy {
 	return &routev3.RetryPolicy{
 		RetryOn:      "connect-failure,refused-stream",
 		NumRetries:   u32(Retries),
-		RetryBackOff: &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(backOffSeconds), MaxInterval: seconds(backOffMostSeconds)},
+		RetryBackOff: &routev3.RetryPolicy_RetryBackOff{BaseInterval: seconds(fleet.RetryBackOffSeconds), MaxInterval: seconds(backOffMostSeconds)},
 		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
 			Name:       "envoy.retry_host_predicates.previous_hosts",
 			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: pack(&previousv3.PreviousHostsPredicate{})},

@@ -82,10 +82,12 @@ type PoolSignals struct {
 	Open map[EngineID]float64
 	// Load is the work that each ready replica is sent, in engine-seconds per second
 	// by the profile: 1 is what the profile promises.
-	Load         Reading
-	TTFTSeconds  Reading // mean, as front-ends see it, the network taken off
-	TBTSeconds   Reading // mean, as front-ends see it
-	FactorReason string  // why the capacity factor is not 1; empty: it is
+	Load        Reading
+	TTFTSeconds Reading // mean, as front-ends see it, the network taken off
+	TBTSeconds  Reading // mean, as front-ends see it
+	// Failed is the part of the attempts there, 0–1, that engines refuse, fail or lose.
+	Failed       Reading
+	FactorReason string // why the capacity factor is not 1; empty: it is
 }
 
 // TokenBelief is the size of a class's mean request, and on how many it rests.

@@ -193,8 +193,8 @@ type Options struct {
 	Idle         time.Duration // a stream that is silent for so long is ended
 	Origins      []string      // of pages from which browsers may ask; "*": any
 	Unreadable   ClassID       // class of requests whose model cannot be read; empty: they get a 400
-	RetryPercent float64       // retries allowed, % of the requests in flight
-	RetryFloor   int           // retries allowed at once at one Envoy, however little is in flight
+	RetryPercent float64       // the most retries allowed, % of the requests in flight
+	RetryFloor   int           // the most of the retries that are allowed at one Envoy however little is in flight
 	HealthPath   string        // path of the engines' health checks
 	TellDecision bool          // clients are told in a header how their requests were decided
 	TenantHeader string        // names the tenant, among whom what is scarce is shared; empty: they are not told apart

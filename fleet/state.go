@@ -17,6 +17,10 @@ type State struct {
 	Previous     *Plan                      // nil: none
 	Brakes       []Brake                    // what operators have put on by hand, by target; its drains are in Pools
 	Nodes        map[FrontEndID][]NodeShare // the Envoys of a front-end that are heard of, by name
+	// Retries are decided beside the plan and told with it; a missing stream has the
+	// fleet file's budget.
+	Retries  map[Stream]Retries
+	Attempts map[Stream]Attempts // a missing stream's are not known
 	// ElapsedSeconds is the time since the previous plan was made; 0: not known.
 	ElapsedSeconds float64
 }

@@ -41,12 +41,6 @@ type ViewClass struct {
 	Pools    []ViewPool // every eligible pool that has engines, by ID
 }
 
-// RetryBudget bounds the retries of a class at one Envoy.
-type RetryBudget struct {
-	Percent float64 // of the requests in flight
-	Floor   uint32  // retries allowed at once however little is in flight
-}
-
 // ViewPool is one pool as a class at a front-end sees it.
 type ViewPool struct {
 	ID      PoolID
@@ -123,7 +117,7 @@ func NewView(s *State, plan *Plan, id FrontEndID) *View {
 func newViewClass(s *State, plan *Plan, stream Stream) ViewClass {
 	c := s.Fleet.Class(stream.Class)
 	out := ViewClass{ID: c.ID, Priority: c.Priority, Affinity: c.Affinity, Admitted: 1}
-	out.Retry = RetryBudget{s.Fleet.Options.RetryPercent, uint32(s.Fleet.Options.RetryFloor)}
+	out.Retry = s.RetriesOf(stream).RetryBudget
 	weights := map[PoolID]uint32{}
 	if r := plan.Route(stream); r != nil {
 		out.Admitted = r.Admitted()

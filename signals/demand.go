@@ -39,6 +39,7 @@ type node struct {
 	envoy    client
 	inFlight map[route]uint64   // at the Envoy's last report
 	open     []fleet.EngineOpen // at the weir-extproc's
+	attempts []*attempts        // by class and pool
 }
 
 // route is the way of a class's requests to a pool.

@@ -106,6 +106,7 @@ func (t *Tracker) ObserveLoad(now time.Time, r fleet.LoadReport) {
 	t.countUnknown(&r)
 	n.client(r.Role).observe(now, t.fleet.Classes, r)
 	t.observeService(now, &r)
+	n.observeAttempts(now, t.fleet, &r)
 	if r.Role == fleet.RoleExtProc {
 		n.open = r.Open
 	} else {
@@ -171,6 +172,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 		NetworkAt:    map[fleet.Link]time.Time{},
 		Tokens:       map[fleet.ClassID]fleet.TokenBelief{},
 		Nodes:        make(map[fleet.FrontEndID][]fleet.NodeShare, len(t.frontEnds)),
+		Attempts:     map[fleet.Stream]fleet.Attempts{},
 		Previous:     previous,
 	}
 	t.measured(now, s)
@@ -192,6 +194,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 		s.Pools[id] = st
 		s.Pools[id] = p.believe(now, s, s.Fleet.Pool(id), st)
 	}
+	t.attempts(now, s, newest)
 	return s
 }
 

@@ -67,7 +67,7 @@ func statusTable(w *tabwriter.Writer, s *admin.Status) {
 	if line := shadowLine(s); line != "" {
 		row(w, "%s", line)
 	}
-	row(w, "\nFRONT-END\tENVOYS\tEXT_PROCS\tIN SYNC\tLAG\tNACKS\tCLASS\tDEMAND\tSOURCE\tSHED")
+	row(w, "\nFRONT-END\tENVOYS\tEXT_PROCS\tIN SYNC\tLAG\tNACKS\tCLASS\tDEMAND\tSOURCE\tSHED\tRETRIES\tFOR")
 	for i := range s.FrontEnds {
 		frontEndRows(w, &s.FrontEnds[i])
 	}
@@ -107,7 +107,7 @@ func frontEndRows(w *tabwriter.Writer, f *admin.FrontEnd) {
 	clients := f.Envoys + f.ExtProcs
 	head := fmt.Sprintf("%s\t%d\t%d\t%d/%d\t%s\t%d", f.FrontEnd, f.Envoys, f.ExtProcs, clients-f.Behind, clients, seconds(f.LagSeconds), len(f.Nacks))
 	for _, st := range f.Streams {
-		row(w, "%s\t%s\t%.2f\t%s\t%.2f", head, st.Class, st.DemandRps, st.Source, st.ShedRps)
+		row(w, "%s\t%s\t%.2f\t%s\t%.2f\t%.3g%%, %d\t%s", head, st.Class, st.DemandRps, st.Source, st.ShedRps, st.Retries.Percent, st.Retries.Floor, plain(st.Retries.Why))
 		head = strings.Repeat("\t", strings.Count(head, "\t"))
 	}
 }

@@ -26,8 +26,8 @@ func aStatus() *admin.Status {
 		FrontEnds: []admin.FrontEnd{{
 			FrontEnd: "eu", Envoys: 2, ExtProcs: 1, Behind: 1, LagSeconds: 3, Nacks: []admin.Nack{{Node: "eu-1"}},
 			Streams: []admin.Stream{
-				{Class: "batch", DemandRps: 1, Source: fleet.SourceDeclared},
-				{Class: "chat", DemandRps: 30, Source: fleet.SourceArrivals, ShedRps: 10},
+				{Class: "batch", DemandRps: 1, Source: fleet.SourceDeclared, Retries: admin.Retries{Percent: 4.6, Floor: 24, Why: "room for 8.0 rps"}},
+				{Class: "chat", DemandRps: 30, Source: fleet.SourceArrivals, ShedRps: 10, Retries: admin.Retries{Floor: 8, Why: "the plan\tsheds"}},
 			},
 		}},
 		Pools: []admin.Pool{
@@ -47,9 +47,9 @@ func TestStatusTable(t *testing.T) {
 	}
 	want := `Shedding: mean latency 200ms, made 1.2s ago (class "chat" is short)
 
-FRONT-END  ENVOYS  EXT_PROCS  IN SYNC  LAG   NACKS  CLASS  DEMAND  SOURCE    SHED
-eu         2       1          2/3      3.0s  1      batch  1.00    declared  0.00
-                                                    chat   30.00   arrivals  10.00
+FRONT-END  ENVOYS  EXT_PROCS  IN SYNC  LAG   NACKS  CLASS  DEMAND  SOURCE    SHED   RETRIES   FOR
+eu         2       1          2/3      3.0s  1      batch  1.00    declared  0.00   4.6%, 24  room for 8.0 rps
+                                                    chat   30.00   arrivals  10.00  0%, 8     the plan sheds
 
 POOL  READY  CAPACITY  RPS    UTILISATION
 a     2/3    20.00     20.00  100.0%
