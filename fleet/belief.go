@@ -80,14 +80,25 @@ type PoolSignals struct {
 	// Open is how many requests front-ends have open at an engine; nil: nobody tells,
 	// an engine without an entry has none.
 	Open map[EngineID]float64
-	// Load is the work that each ready replica is sent, in engine-seconds per second
-	// by the profile: 1 is what the profile promises.
+	// Load is the work that each ready replica is sent, as far as the pool's health
+	// leaves it, in engine-seconds per second by the profile: 1 is what the profile
+	// promises.
 	Load        Reading
 	TTFTSeconds Reading // mean, as front-ends see it, the network taken off
 	TBTSeconds  Reading // mean, as front-ends see it
 	// Failed is the part of the attempts there, 0–1, that engines refuse, fail or lose.
 	Failed       Reading
 	FactorReason string // why the capacity factor is not 1; empty: it is
+	// Penalties are those of front-ends whose requests tell, by engine, front-end and
+	// node.
+	Penalties []PenaltySeen
+}
+
+// PenaltySeen is a penalty, and who has it.
+type PenaltySeen struct {
+	Penalty
+	FrontEnd FrontEndID
+	Node     string
 }
 
 // TokenBelief is the size of a class's mean request, and on how many it rests.

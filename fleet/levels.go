@@ -26,7 +26,7 @@ type PoolLevels struct {
 type EngineLevels struct {
 	Queued     Amount // requests that wait in it, by its metrics pages
 	InFlight   Amount // requests that front-ends have open there
-	Health     Amount // part of its capacity that the plan counts on, up to 1
+	Health     Amount // part of its pool's capacity that the plan counts on, up to 1; unknown: all
 	AgeSeconds Amount // since it became ready; not told of engines older than MaxAgeSeconds
 }
 
@@ -88,7 +88,7 @@ func (s *State) levelsOf(p PoolID, e EngineID, now time.Time) (out EngineLevels)
 	if st.Signals.Open != nil {
 		out.InFlight = Known(Rounded(st.Signals.Open[e]))
 	}
-	if st.Health != 0 {
+	if st.Health != 0 && st.Health != 1 { // nobody need be told that all is well
 		out.Health = Known(st.Health)
 	}
 	if since, ok := st.ReadySince[e]; ok {

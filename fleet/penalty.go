@@ -1,5 +1,7 @@
 package fleet
 
+import "slices"
+
 // Penalty is what a weir-extproc multiplies an engine's weight by while its requests go
 // wrong there, and why.
 type Penalty struct {
@@ -12,6 +14,11 @@ type Penalty struct {
 	// sooner, bad ones begin that time anew.
 	AgeSeconds    float64
 	ClearsSeconds float64
+}
+
+// Penalises says whether the reporter penalises an engine.
+func (r *LoadReport) Penalises(e EngineID) bool {
+	return slices.ContainsFunc(r.Penalties, func(p Penalty) bool { return p.Engine == e })
 }
 
 // Fault is what an engine is penalised for.

@@ -151,6 +151,7 @@ type LoadReport struct {
 	// RoundTrips are from weir-extproc; a pool without an entry was not measured.
 	RoundTrips []RoundTrip
 	Open       []EngineOpen // from weir-extproc, at the end of the interval; an engine without an entry has none
+	Penalties  []Penalty    // likewise
 }
 
 // ClassLoad is one class's part of a report.

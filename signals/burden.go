@@ -50,8 +50,8 @@ func (b *burden) observe(now, after time.Time, e *fleet.EngineLoad, network floa
 	}
 }
 
-// load is the work that each of a pool's ready replicas is sent, in engine-seconds
-// per second by the profile.
+// load is the work that each of a pool's ready replicas is sent, as far as its health
+// leaves it, in engine-seconds per second by the profile.
 func (b *burden) load(now time.Time, s *fleet.State, p *fleet.Pool) fleet.Reading {
 	ready := s.ReadyEngines(p)
 	if ready == 0 || len(b.issued) == 0 {
@@ -67,7 +67,9 @@ func (b *burden) load(now time.Time, s *fleet.State, p *fleet.Pool) fleet.Readin
 	if math.IsNaN(work) || math.IsInf(work, 0) {
 		return fleet.Reading{} // a pool without a capacity
 	}
-	return fleet.Reading{Value: work / float64(ready), At: now}
+	// What penalties keep away from an engine the others have: a pool that is less healthy
+	// is loaded more, and no evidence against its profile.
+	return fleet.Reading{Value: work / (float64(ready) * s.Health(p.ID)), At: now}
 }
 
 // judge lets the evidence move the capacity factor, once a tick.

@@ -40,6 +40,9 @@ type node struct {
 	inFlight map[route]uint64   // at the Envoy's last report
 	open     []fleet.EngineOpen // at the weir-extproc's
 	attempts []*attempts        // by class and pool
+
+	penalties []fleet.Penalty // at the weir-extproc's
+	sent      sent            // by the weir-extproc's word
 }
 
 // route is the way of a class's requests to a pool.

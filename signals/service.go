@@ -59,7 +59,9 @@ func (t *Tracker) observePool(now time.Time, r *fleet.LoadReport, class fleet.Cl
 	after := now.Add(-r.Interval - reportLag)
 	for i := range l.Engines {
 		e := &l.Engines[i]
-		p.burden.observe(now, after, e, network)
+		if !r.Penalises(e.Engine) { // what is priced as health is no evidence against the profile
+			p.burden.observe(now, after, e, network)
+		}
 		known := p.engines[e.Engine]
 		if known == nil {
 			continue

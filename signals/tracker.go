@@ -108,7 +108,8 @@ func (t *Tracker) ObserveLoad(now time.Time, r fleet.LoadReport) {
 	t.observeService(now, &r)
 	n.observeAttempts(now, t.fleet, &r)
 	if r.Role == fleet.RoleExtProc {
-		n.open = r.Open
+		n.open, n.penalties = r.Open, r.Penalties
+		n.sent.observe(now, &r, t.pools)
 	} else {
 		n.answers(r, func(id fleet.PoolID) {
 			if p := t.pools[id]; p != nil {
@@ -191,6 +192,10 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 			st.Engines = drained
 		}
 		st.Signals.Open = open[id]
+		health := t.health(now, id, &st)
+		if !t.fleet.Options.DeclaredOnly {
+			st.Health = health
+		}
 		s.Pools[id] = st
 		s.Pools[id] = p.believe(now, s, s.Fleet.Pool(id), st)
 	}

@@ -41,7 +41,7 @@ func encodeLoad(r fleet.LoadReport, interval time.Duration) []*endpointv3.Cluste
 		}
 		stats = append(stats, s)
 	}
-	if len(r.RoundTrips)+len(r.Open) > 0 {
+	if len(r.RoundTrips)+len(r.Open)+len(r.Penalties) > 0 {
 		stats = append(stats, encodeOwn(&r, interval))
 	}
 	return stats
@@ -54,6 +54,7 @@ type reading struct {
 	classes    map[fleet.ClassID]*fleet.ClassLoad
 	roundTrips map[fleet.PoolID]*fleet.RoundTrip
 	open       map[fleet.EngineID]fleet.EngineOpen
+	penalties  map[fleet.EngineID]fleet.Penalty
 	refused    uint64 // measures that cannot be true
 }
 
@@ -61,7 +62,7 @@ type reading struct {
 // that cannot be true, which are left out. Envoy's own static clusters are no
 // classes.
 func decodeLoad(role fleet.Role, stats []*endpointv3.ClusterStats) (report fleet.LoadReport, refused uint64) {
-	r := reading{role, map[fleet.ClassID]*fleet.ClassLoad{}, map[fleet.PoolID]*fleet.RoundTrip{}, map[fleet.EngineID]fleet.EngineOpen{}, 0}
+	r := reading{role, map[fleet.ClassID]*fleet.ClassLoad{}, map[fleet.PoolID]*fleet.RoundTrip{}, map[fleet.EngineID]fleet.EngineOpen{}, map[fleet.EngineID]fleet.Penalty{}, 0}
 	for _, s := range stats {
 		switch name := s.GetClusterName(); name {
 		case "", envoy.XDSCluster:
@@ -80,6 +81,9 @@ func decodeLoad(role fleet.Role, stats []*endpointv3.ClusterStats) (report fleet
 	}
 	for _, engine := range slices.Sorted(maps.Keys(r.open)) {
 		report.Open = append(report.Open, r.open[engine])
+	}
+	for _, engine := range slices.Sorted(maps.Keys(r.penalties)) {
+		report.Penalties = append(report.Penalties, r.penalties[engine])
 	}
 	return report, r.refused
 }

@@ -19,7 +19,8 @@ import (
 // "whole", and for times "ttft" with count and sum and "ttft.BIN" with a count. A
 // class's tokens are in the locality without a zone. Round trips are those of the
 // cluster of weir-extproc itself, by locality; the requests that are open at an engine
-// are those in progress at its endpoint there, for they are of all classes together.
+// are those in progress at its endpoint there, for they are of all classes together, and
+// its penalty is "penalty.FAULT" there.
 
 const (
 	outcomeMetric  = "outcome"
