@@ -60,7 +60,7 @@ var rooms = map[string]room{
 	"xds":               {ours: "fleet envoy", modules: servers, tests: "config"},
 	"extproc":           {ours: "fleet envoy extproc/gate extproc/wire", modules: servers + " github.com/cespare/xxhash/v2 github.com/go-json-experiment/json github.com/klauspost/compress/zstd", tests: "config"},
 	"extproc/gate":      {},
-	"extproc/outcome":   {ours: "fleet envoy extproc/wire", modules: servers},
+	"extproc/outcome":   {ours: "fleet envoy extproc/wire extproc/penalty", modules: servers},
 	"extproc/penalty":   {ours: "fleet"},
 	"extproc/roundtrip": {ours: "fleet", modules: metrics},
 	"extproc/wire":      {modules: servers},

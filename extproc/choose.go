@@ -104,12 +104,12 @@ func (s *selection) addFurther(out *choice, share bool) {
 }
 
 // any is an engine for a retry, of a pool that is not the key's own: the same for each
-// of its turns, and one that is not full, if that can be seen at once.
+// of its turns, and one that is neither full nor penalised, if that can be seen at once.
 func (p *pool) any(key uint64) *engine {
 	n := uint64(len(p.engines))
 	at := mix(key^^p.hash) % n
 	e := &p.engines[at]
-	if p.full(e) {
+	if p.full(e) || e.penalty() < 1 {
 		e = &p.engines[(at+1)%n]
 	}
 	return e

@@ -132,6 +132,15 @@ func (s *Server) swapLevelsAt(l *fleet.Levels, unread int, now time.Time) {
 	s.ledger.learn(s.table.Load(), l, unread, now)
 }
 
+// SetPenalties has engines get less than their part: what their weights are multiplied
+// by, 0 < p ≤ 1. An engine that is left out gets its part.
+func (s *Server) SetPenalties(all map[fleet.EngineID]float64) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	s.ledger.penalise(all)
+	s.ledger.refresh(s.table.Load(), time.Now())
+}
+
 // Run brings up to date, each second, what changes with time alone, until the context
 // ends: engines that have joined come to their full weight, and levels grow stale. Ten
 // times a second it sees to who may enter.

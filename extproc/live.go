@@ -99,11 +99,13 @@ func (e *liveEngine) inFlight() (n float64, known bool) {
 // poolState is what is known of a pool's engines together: made afresh each second and
 // with each round's levels.
 type poolState struct {
-	weights  []float64 // nil: all alike
-	sum      float64   // of the weights
-	inFlight float64   // requests in all of it; less than 0: not known
-	waiting  float64   // of them, in queues that were told of
-	crowded  bool      // most of its engines have queues that are too long
+	weights   []float64 // nil: all alike
+	sum       float64   // of the weights
+	penalties []float64 // of the engines; nil: there are none
+	factor    float64   // of the pool's weight in any class: 0 < factor ≤ 1
+	inFlight  float64   // requests in all of it; less than 0: not known
+	waiting   float64   // of them, in queues that were told of
+	crowded   bool      // most of its engines have queues that are too long
 }
 
 // excess is the part of a crowded pool's requests that waits, 0–1; 0 if it is not known.
@@ -112,6 +114,14 @@ func (s *poolState) excess() float64 {
 		return 0
 	}
 	return min(1, s.waiting/s.inFlight)
+}
+
+// penalty is what the engine's weight is multiplied by, 0 < p ≤ 1.
+func (e *engine) penalty() float64 {
+	if all := e.pool.state.Load().penalties; all != nil {
+		return all[e.place]
+	}
+	return 1
 }
 
 // weights are those of the engines, nil where they weigh alike.
@@ -163,13 +173,51 @@ func (p *pool) inFlight() float64 {
 	return sum
 }
 
+// penalise notes the penalty of an engine.
+func (s *poolState) penalise(place int, penalty float64) {
+	if penalty == 1 && s.penalties == nil {
+		return
+	}
+	if s.penalties == nil {
+		s.penalties = make([]float64, len(s.weights))
+		for i := range place {
+			s.penalties[i] = 1
+		}
+	}
+	s.penalties[place] = penalty
+}
+
+// factor is what the pool as a whole is worth less than the plan believes, since engines
+// of it are penalised: the mean of their penalties, in parts of the health that the plan
+// has priced. Each engine's penalty applies fully beside its peers': were it divided by
+// the health, too, an engine would have its share back as soon as the plan knows.
+func (p *pool) factor() float64 {
+	if len(p.engines) == 0 {
+		return 1
+	}
+	sum, health := 0.0, fleet.Amount{}
+	for i := range p.engines {
+		live := p.engines[i].live
+		sum += live.penalty
+		if live.health.Known {
+			health = live.health
+		}
+	}
+	mean := sum / float64(len(p.engines))
+	if health.Known && health.Value > 0 {
+		mean = min(1, mean/health.Value)
+	}
+	return mean
+}
+
 // refresh makes the pool's state of what is known of its engines.
 func (p *pool) refresh(now time.Time) {
-	s := &poolState{weights: make([]float64, len(p.engines)), inFlight: noLevel}
+	s := &poolState{weights: make([]float64, len(p.engines)), inFlight: noLevel, factor: p.factor()}
 	all, long, known, alike := 0.0, 0, false, true
 	for i := range p.engines {
 		live := p.engines[i].live
 		s.weights[i] = live.weight(now)
+		s.penalise(i, live.penalty)
 		s.sum += s.weights[i]
 		alike = alike && s.weights[i] == s.weights[0]
 		n, ok := live.inFlight()

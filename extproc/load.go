@@ -40,6 +40,8 @@ type ledger struct {
 	admission *fleet.Admission // nil: none came
 	share     float64          // of it that is this process's
 	stepped   time.Time        // when the gates were
+
+	penalties map[fleet.EngineID]float64 // engines without one have none
 }
 
 // tally counts the requests of one class.
@@ -99,7 +101,16 @@ func (l *ledger) adopt(t *Table, now time.Time) {
 	}
 	l.join(serving, now)
 	l.began = true
+	l.penalise(l.penalties)
 	l.refresh(t, now)
+}
+
+// penalise makes these the penalties.
+func (l *ledger) penalise(all map[fleet.EngineID]float64) {
+	l.penalties = all
+	for id, e := range l.engines {
+		e.penalty = cmp.Or(all[id], 1)
+	}
 }
 
 // join notes which engines serve. One that did not is new, unless everything is: what

@@ -67,14 +67,14 @@ func (m *moves) compare(before, after *Table) {
 func (c *class) parts() map[uint64]float64 {
 	total := 0.0
 	for _, p := range c.pools {
-		total += p.weight
+		total += p.weight * p.pool.state.Load().factor
 	}
 	parts := map[uint64]float64{}
 	for _, p := range c.pools {
 		state := p.pool.state.Load()
 		for i := range p.pool.engines {
 			e := &p.pool.engines[i]
-			parts[e.hash] += p.weight / total * state.share(e)
+			parts[e.hash] += p.weight * state.factor / total * state.share(e)
 		}
 	}
 	return parts

@@ -42,7 +42,8 @@ func (r *ranking) add(place int, weight, draw float64) {
 // rankPools orders the pools of a class for a key, by weight.
 func (c *class) rankPools(key uint64) (r ranking) {
 	for i := range c.pools {
-		r.add(i, c.pools[i].weight, draw(key, c.pools[i].pool.hash))
+		p := &c.pools[i]
+		r.add(i, p.weight*p.pool.state.Load().factor, draw(key, p.pool.hash))
 	}
 	return r
 }

@@ -12,18 +12,14 @@ const (
 )
 
 // weight is how much of a share an engine is worth: less for a while when it has
-// joined, less while it is penalised. What the plan has priced as health already is
-// not taken off again.
+// joined, less while it is penalised. What of that the plan has priced as health is the
+// pool's affair: see [pool.factor].
 func (e *liveEngine) weight(now time.Time) float64 {
 	weight := 1.0
 	if e.starting(now) {
 		weight = max(leastStart, now.Sub(e.since).Truncate(time.Second).Seconds()/slowStart.Seconds())
 	}
-	penalty := e.penalty
-	if e.health.Known && e.health.Value > 0 {
-		penalty = min(1, penalty/e.health.Value)
-	}
-	return weight * penalty
+	return weight * e.penalty
 }
 
 // starting says whether the engine has joined a moment ago.

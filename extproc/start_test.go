@@ -108,7 +108,8 @@ func TestTheControlPlaneKnowsWhenAnEngineJoined(t *testing.T) {
 	}
 }
 
-// What the plan has priced as health is not taken off again.
+// An engine's weight beside its peers' is by its age and its whole penalty, whatever of
+// that the plan has priced.
 func TestWeight(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -120,9 +121,7 @@ func TestWeight(t *testing.T) {
 		{1, fleet.Amount{}, 0, 1},
 		{1, fleet.Known(0.5), 0, 1},
 		{0.25, fleet.Amount{}, 0, 0.25},
-		{0.25, fleet.Known(0.5), 0, 0.5},
-		{0.5, fleet.Known(0.25), 0, 1},
-		{0.5, fleet.Known(0), 0, 0.5}, // nothing can be priced at nothing
+		{0.25, fleet.Known(0.5), 0, 0.25},
 		{1, fleet.Amount{}, time.Nanosecond, leastStart},
 		{0.5, fleet.Amount{}, 15 * time.Second, 0.25},
 		{0.5, fleet.Amount{}, slowStart, 0.5},

@@ -2,6 +2,8 @@ package extproc
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +15,17 @@ func (t *Table) told(d *decision, s *selection) string {
 	if rank := s.rankOf(e); rank > 0 {
 		out += fmt.Sprintf(", rank=%d", rank)
 	}
-	return out + ", penalty=1.0" // none is known yet
+	return out + ", penalty=" + decimal(e.penalty())
+}
+
+// decimal writes a number up to 1 as a structured field does: three digits behind the
+// point at most, one at least.
+func decimal(x float64) string {
+	text := strconv.FormatFloat(math.Round(1000*x)/1000, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return text
 }
 
 // rankOf is the place that a key gives an engine in the pool that it belongs to: 1 is

@@ -36,6 +36,7 @@ type entry struct {
 
 	prompt, output, cached measure // tokens, as the answer says
 	asked, answered        uint64  // bytes of the bodies
+	sofar                  uint64  // bytes of the answer's body, of an attempt that lasts
 
 	response string // ID of the response that was made, in the log of answers; empty: this is the other log
 	affinity uint64 // key of the request that it answers

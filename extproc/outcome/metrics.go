@@ -14,6 +14,9 @@ type metrics struct {
 	ttft, tbt, byCache     *prometheus.HistogramVec
 	prompt, output, cached *prometheus.CounterVec
 	requests, guessed      *prometheus.CounterVec
+	penalties              *prometheus.CounterVec
+	penalised              *prometheus.GaugeVec
+	pools                  map[fleet.PoolID][]fleet.EngineID // whose penalties are shown
 }
 
 func newMetrics() metrics {
@@ -26,15 +29,19 @@ func newMetrics() metrics {
 		}, append([]string{"class", "pool"}, labels...))
 	}
 	return metrics{
-		outcomes: counter("attempts", "Attempts at engines, by what became of them.", "class", "pool", "outcome"),
-		ttft:     histogram("time_to_first_token", "Time from the first byte sent to an engine to the first byte of its streamed answer's body; of slow attempts, what was waited.", 0.01, 180),
-		tbt:      histogram("time_between_tokens", "Mean time between the tokens of each streamed answer.", 0.001, 3),
-		byCache:  histogram("time_to_first_token_by_cache", "Time to first token of whole streamed answers that say how much of the prompt was cached: a hit is at least half.", 0.01, 180, "cache"),
-		prompt:   counter("prompt_tokens", "Prompt tokens of requests that were answered.", "class"),
-		output:   counter("output_tokens", "Output tokens of requests that were answered.", "class"),
-		cached:   counter("cached_prompt_tokens", "Prompt tokens found in an engine's KV cache, as answers say.", "class"),
-		requests: counter("requests_with_tokens", "Requests whose tokens are counted.", "class"),
-		guessed:  counter("requests_with_estimated_tokens", "Requests whose tokens are estimated from bytes, their answers not saying.", "class"),
+		outcomes:  counter("attempts", "Attempts at engines, by what became of them.", "class", "pool", "outcome"),
+		ttft:      histogram("time_to_first_token", "Time from the first byte sent to an engine to the first byte of its streamed answer's body; of slow attempts, what was waited.", 0.01, 180),
+		tbt:       histogram("time_between_tokens", "Mean time between the tokens of each streamed answer.", 0.001, 3),
+		byCache:   histogram("time_to_first_token_by_cache", "Time to first token of whole streamed answers that say how much of the prompt was cached: a hit is at least half.", 0.01, 180, "cache"),
+		prompt:    counter("prompt_tokens", "Prompt tokens of requests that were answered.", "class"),
+		output:    counter("output_tokens", "Output tokens of requests that were answered.", "class"),
+		cached:    counter("cached_prompt_tokens", "Prompt tokens found in an engine's KV cache, as answers say.", "class"),
+		requests:  counter("requests_with_tokens", "Requests whose tokens are counted.", "class"),
+		penalties: counter("penalties", "Penalties that began, by what for.", "pool", "fault"),
+		penalised: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_extproc_engines_penalised", Help: "Engines that get less than their part, for their requests go wrong.",
+		}, []string{"pool"}),
+		guessed: counter("requests_with_estimated_tokens", "Requests whose tokens are estimated from bytes, their answers not saying.", "class"),
 	}
 }
 
@@ -88,12 +95,40 @@ func (m *metrics) forget(c fleet.ClassID) {
 	}
 }
 
+// adopt shows nothing of pools but these, and of each something.
+func (m *metrics) adopt(pools map[fleet.PoolID][]fleet.EngineID) {
+	for id := range m.pools {
+		if _, stays := pools[id]; !stays {
+			of := prometheus.Labels{"pool": string(id)}
+			m.penalties.DeletePartialMatch(of)
+			m.penalised.DeletePartialMatch(of)
+		}
+	}
+	m.pools = pools
+	for id := range pools {
+		m.penalised.WithLabelValues(string(id))
+		for _, f := range fleet.Faults() {
+			m.penalties.WithLabelValues(string(id), string(f))
+		}
+	}
+}
+
+// penalise tells how many engines of each pool are penalised.
+func (m *metrics) penalise(all []fleet.Penalty) {
+	for id := range m.pools {
+		m.penalised.WithLabelValues(string(id)).Set(0)
+	}
+	for _, p := range all {
+		m.penalised.WithLabelValues(string(p.Pool)).Inc()
+	}
+}
+
 // RegisterMetrics has what the recorder counts collected.
 func (r *Recorder) RegisterMetrics(to prometheus.Registerer) error {
 	m, c := &r.metrics, &r.Counters
 	var errs []error
 	for _, each := range []prometheus.Collector{
-		m.outcomes, m.ttft, m.tbt, m.byCache, m.prompt, m.output, m.cached, m.requests, m.guessed,
+		m.outcomes, m.ttft, m.tbt, m.byCache, m.prompt, m.output, m.cached, m.requests, m.guessed, m.penalties, m.penalised,
 		total("log_entries", "Entries of Envoy's access log.", c.Entries.Load),
 		total("log_entries_elsewhere", "Entries of the access log that say nothing of an engine.", c.Elsewhere.Load),
 		total("log_entries_unknown", "Entries of the access log of an engine that its class does not have.", c.Unknown.Load),

@@ -17,6 +17,8 @@ type attempt struct {
 	judged bool // its time to first token was counted
 	slow   bool // and was too long, which is its outcome
 	over   ends
+
+	watch watch
 }
 
 // ends says which entries have told that it is over: they come in either order.

@@ -48,6 +48,9 @@ func oracle(e *logv3.HTTPAccessLogEntry) entry {
 		}
 		out.asked, out.answered = e.GetRequest().GetRequestBodyBytes(), e.GetResponse().GetResponseBodyBytes()
 	}
+	if out.moment == during {
+		out.sofar = e.GetRequest().GetRequestBodyBytes()
+	}
 	if out.engine == "" {
 		out.moment = elsewhere
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"weir/extproc/penalty"
 	"weir/fleet"
 )
 
@@ -36,9 +37,11 @@ type Recorder struct {
 	places    atomic.Pointer[places]
 	metrics   metrics
 
-	mu   sync.Mutex // guards what follows: Envoy's workers each have a stream
-	open open
-	sum  sum
+	mu        sync.Mutex // guards what follows: Envoy's workers each have a stream
+	open      open
+	sum       sum
+	book      *penalty.Book
+	penalised map[fleet.EngineID]bool // when it was last judged
 }
 
 // Answer is a response of OpenAI's Responses API, which the engine that made it keeps.
@@ -60,7 +63,7 @@ type Counters struct {
 // New returns a recorder that takes an attempt for slow whose first byte takes
 // longer than slowAfter.
 func New(slowAfter time.Duration) *Recorder {
-	return &Recorder{slowAfter: slowAfter, metrics: newMetrics(), open: open{}, sum: newSum()}
+	return &Recorder{slowAfter: slowAfter, metrics: newMetrics(), open: open{}, sum: newSum(), book: penalty.NewBook()}
 }
 
 // service is Envoy's AccessLogService, whose messages read themselves: the server must
@@ -89,6 +92,9 @@ func (r *Recorder) Swap(v *fleet.View) {
 	r.places.Store(known)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	pools := serving(v)
+	r.book.Set(time.Now(), pools)
+	r.metrics.adopt(pools)
 	for id := range r.sum.classes {
 		if _, ok := (*known)[id]; !ok {
 			delete(r.sum.classes, id)
@@ -161,14 +167,15 @@ func (r *Recorder) goesOn(e *entry, p place, now time.Time) {
 		r.Counters.Untracked.Add(1)
 		return
 	}
+	r.watched(e, p, &a.watch, now)
 	switch age := now.Sub(e.began); {
 	case a.judged:
 	case e.first.known:
 		a.judged = e.stream
-		r.firstByte(e, p)
+		r.firstByte(e, p, a.watch.late)
 	case age > r.patience(e):
 		a.judged, a.slow = true, true
-		r.outcome(p, fleet.Slow)
+		r.outcome(e, p, fleet.Slow, &a.watch)
 		r.ttft(p, age.Seconds())
 	}
 }
@@ -185,20 +192,26 @@ func (r *Recorder) patience(e *entry) time.Duration {
 func (r *Recorder) attemptOver(e *entry, p place) {
 	a := r.open.end(e, byAttempt)
 	if !a.judged {
-		r.firstByte(e, p)
+		r.firstByte(e, p, a.watch.late)
 	}
 	if o, known := e.outcome(); known && !a.slow {
-		r.outcome(p, o)
+		r.outcome(e, p, o, &a.watch)
 	}
 }
 
-// firstByte counts the first byte of a good answer.
-func (r *Recorder) firstByte(e *entry, p place) {
+// firstByte counts the first byte of a good answer. If it was late, the penalties know.
+func (r *Recorder) firstByte(e *entry, p place, late bool) {
 	switch {
 	case !e.first.known || e.status/100 != 2:
 	case e.stream:
 		r.ttft(p, e.first.value)
+		if !late {
+			r.book.Time(p.engine, penalty.FirstToken, e.began, e.first.value)
+		}
 	case e.decode.known:
+		if !late {
+			r.book.Time(p.engine, penalty.Whole, e.began, e.first.value)
+		}
 		r.sum.engine(p).Whole++
 		c := r.sum.class(e.class)
 		c.longestWhole = max(c.longestWhole, e.first.value)
@@ -208,16 +221,16 @@ func (r *Recorder) firstByte(e *entry, p place) {
 func (r *Recorder) requestOver(e *entry, p place) {
 	a := r.open.end(e, byRequest)
 	if o, known := e.unfinished(); known && !a.slow {
-		r.outcome(p, o)
+		r.outcome(e, p, o, &a.watch)
 	}
 	if e.status/100 == 2 && e.decode.known && !e.lost && !e.left {
-		r.tokens(e, p)
+		r.tokens(e, p, a.watch.paced)
 	}
 }
 
 // tokens counts the tokens of a whole answer, and from those of a stream the mean
-// time between two.
-func (r *Recorder) tokens(e *entry, p place) {
+// time between two. If its pace was seen, the penalties know.
+func (r *Recorder) tokens(e *entry, p place, paced bool) {
 	c := r.sum.class(e.class)
 	u := c.usage(e)
 	c.tokens.Requests++
@@ -230,12 +243,19 @@ func (r *Recorder) tokens(e *entry, p place) {
 	r.metrics.tokens(e.class, u)
 	r.metrics.cache(e, p)
 	if e.stream && u.believable && u.output >= 2 {
-		r.tbt(p, e.decode.value/(u.output-1))
+		gap := e.decode.value / (u.output - 1)
+		r.tbt(p, gap)
+		if !paced {
+			r.book.Time(p.engine, penalty.Gap, e.began, gap)
+		}
 	}
 }
 
-func (r *Recorder) outcome(p place, o fleet.Outcome) {
+func (r *Recorder) outcome(e *entry, p place, o fleet.Outcome, w *watch) {
 	r.sum.engine(p).Outcomes[o]++
+	if o != fleet.Answered || !w.lasts {
+		r.book.Outcome(p.engine, e.began, o)
+	}
 	r.metrics.outcomes.WithLabelValues(string(p.class), string(p.pool), o.String()).Inc()
 }
 

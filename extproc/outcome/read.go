@@ -91,9 +91,13 @@ func (n *names) read(m wire.Message) entry {
 			e.readResponse(m.Sub())
 		}
 	}
-	if e.moment == requestOver {
+	switch e.moment {
+	case requestOver:
 		e.prompt, e.output, e.cached = u.wholePrompt(), u.output, u.cached
-	} else { // an attempt is not asked for its tokens
+	case during: // of an attempt, what is asked for and what is answered change their places
+		e.sofar = e.asked
+		e.asked, e.answered = 0, 0
+	default: // an attempt is not asked for its tokens
 		e.asked, e.answered = 0, 0
 	}
 	if e.engine == "" {

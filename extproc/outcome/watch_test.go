@@ -1,0 +1,166 @@
+package outcome
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	logv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+
+	"weir/fleet"
+)
+
+// sofar is of an entry of an attempt that lasts: Envoy tells from the engine's side, so
+// that what it has answered is what was asked of Envoy.
+func sofar(bytes uint64) func(*logv3.HTTPAccessLogEntry) {
+	return func(e *logv3.HTTPAccessLogEntry) {
+		e.Request.RequestBodyBytes = bytes
+	}
+}
+
+// numbered gives an entry the request ID of an engine's so many-th.
+func numbered(engine string, n int) func(*logv3.HTTPAccessLogEntry) {
+	return request(fmt.Sprint(engine, "-", n))
+}
+
+func later(d time.Duration) time.Time { return noon.Add(d) }
+
+const well, sick = "10.0.0.1", "10.0.0.2"
+
+// penalties are those after a minute of requests to both engines of a pool; then, a
+// second apart, comes one of each to both of what is told, by engine.
+func penalties(t *testing.T, calm, then func(engine string, n int) lines) []fleet.Penalty {
+	t.Helper()
+	r := recorder()
+	if _, changed := r.judge(later(0)); changed {
+		t.Fatal("a penalty for nothing")
+	}
+	all := func(of func(string, int) lines, from, to int) {
+		for n := from; n < to; n++ {
+			for _, e := range []string{well, sick} {
+				for _, l := range of(e, n) {
+					r.receive(message(l), later(time.Duration(n)*time.Second))
+				}
+			}
+			r.judge(later(time.Duration(n)*time.Second + 250*time.Millisecond))
+		}
+	}
+	all(calm, 0, 30)
+	if got := r.Penalties(); got != nil {
+		t.Fatalf("penalties while all is well: %+v", got)
+	}
+	all(then, 30, 37)
+	return r.Penalties()
+}
+
+func TestPenaltiesOfTheLog(t *testing.T) {
+	t.Parallel()
+	fine := func(e string, n int) lines {
+		return lines{line(attemptEnd, at(e), began(time.Duration(n)*time.Second), streamed, first(100*time.Millisecond), decoded(300*time.Millisecond), numbered(e, n))}
+	}
+	tests := []struct {
+		name string
+		sick func(n int) lines // what is told of the sick engine in that second
+		want fleet.Fault       // empty: no penalty
+	}{
+		{"it fails", func(n int) lines {
+			return lines{line(attemptEnd, at(sick), began(time.Duration(n)*time.Second), code(500), numbered(sick, n))}
+		}, "server_error"},
+		{"nobody listens", func(n int) lines {
+			return lines{line(attemptEnd, at(sick), began(time.Duration(n)*time.Second), connectFailure, numbered(sick, n))}
+		}, "refused"},
+		{"it is busy", func(n int) lines {
+			return lines{line(attemptEnd, at(sick), began(time.Duration(n)*time.Second), code(503), numbered(sick, n))}
+		}, ""},
+		{"clients err", func(n int) lines {
+			return lines{line(attemptEnd, at(sick), began(time.Duration(n)*time.Second), code(400), numbered(sick, n))}
+		}, ""},
+		{"first tokens are late", func(n int) lines {
+			return lines{line(attemptEnd, at(sick), began(time.Duration(n)*time.Second), streamed, first(time.Second), decoded(3*time.Second), numbered(sick, n))}
+		}, fleet.FaultFirstTokens},
+		{"first tokens never come, headers do", func(n int) lines {
+			return lines{line(whileItLasts, at(sick), began(time.Duration(n-1)*time.Second), streamed, numbered(sick, n))}
+		}, fleet.FaultFirstTokens},
+		{"not even headers come", func(n int) lines {
+			return lines{line(whileItLasts, at(sick), began(time.Duration(n-1)*time.Second), code(0), numbered(sick, n))}
+		}, fleet.FaultFirstTokens},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := penalties(t, fine, func(e string, n int) lines {
+				if e == sick {
+					return tt.sick(n)
+				}
+				return fine(e, n)
+			})
+			switch {
+			case tt.want == "" && got != nil:
+				t.Errorf("penalties %+v, want none", got)
+			case tt.want != "" && (len(got) != 1 || got[0].Engine != sick+":80" || got[0].Fault != tt.want || got[0].Value > 0.2):
+				t.Errorf("penalties %+v, want one for %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Streams that stand still, and those that come slowly, are known by their bytes long
+// before they end. One that stands still counts once, however long.
+func TestPenaltiesOfStreams(t *testing.T) {
+	t.Parallel()
+	flows := func(bytes func(n int) uint64) func(e string, n, request int) *logv3.HTTPAccessLogEntry {
+		return func(e string, n, of int) *logv3.HTTPAccessLogEntry {
+			return line(whileItLasts, at(e), streamed, first(100*time.Millisecond), numbered(e, of), sofar(bytes(n)))
+		}
+	}
+	full := flows(func(n int) uint64 { return uint64(1000 * (n + 1)) })
+	for _, tt := range []struct {
+		name    string
+		bytes   func(n int) uint64
+		streams int // that do so
+		want    fleet.Fault
+	}{
+		{"they stand still", func(n int) uint64 { return uint64(1000 * min(n+1, 30)) }, 6, fleet.FaultStalled},
+		{"one stands still", func(n int) uint64 { return uint64(1000 * min(n+1, 30)) }, 1, ""},
+		{"they come slowly", func(n int) uint64 { return uint64(1000*min(n+1, 30) + 100*max(0, n-29)) }, 6, fleet.FaultTokens},
+		{"they come at half the pace", func(n int) uint64 { return uint64(1000*min(n+1, 30) + 500*max(0, n-29)) }, 6, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			odd := flows(tt.bytes)
+			of := func(e string, n int) (out lines) {
+				for i := range 6 {
+					if e == sick && i < tt.streams {
+						out = append(out, odd(e, n, i))
+					} else {
+						out = append(out, full(e, n, i))
+					}
+				}
+				return out
+			}
+			got := penalties(t, of, of)
+			switch {
+			case tt.want == "" && got != nil:
+				t.Errorf("penalties %+v, want none", got)
+			case tt.want != "" && (len(got) != 1 || got[0].Engine != sick+":80" || got[0].Fault != tt.want || got[0].Value > 0.2):
+				t.Errorf("penalties %+v, want one for %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Entries that could not be read for a while come together: they say nothing of a pace.
+func TestEntriesThatComeTogether(t *testing.T) {
+	t.Parallel()
+	r := recorder()
+	e := line(whileItLasts, streamed, first(100*time.Millisecond), sofar(500))
+	for range 5 {
+		r.receive(message(e), later(2*time.Second))
+	}
+	for _, a := range r.open {
+		if a.watch.idle || a.watch.paced {
+			t.Errorf("watched as %+v", a.watch)
+		}
+	}
+	if len(r.open) != 1 {
+		t.Errorf("%d attempts are open", len(r.open))
+	}
+}
