@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -77,5 +78,37 @@ func TestRetriesKeepToTheBudget(t *testing.T) {
 		if r.Status != 503 || !strings.Contains(string(r.Body), "injected") {
 			t.Fatalf("a client got %v, want the engine's own refusal", &r)
 		}
+	}
+}
+
+// A retry goes to another pool first, and never to the engine that has just failed.
+func TestRetriesGoToAnotherPoolFirst(t *testing.T) {
+	t.Parallel()
+	s := start(t, stage.Options{FleetFile: "testdata/budgets.yaml"})
+	bad := s.Fleet.Pool("near").Engines[0]
+	setFaults(t, bad, `{"errorRate": 1, "errorStatus": 503}`)
+	client := stage.NewClient()
+	marks := map[string]bool{}
+	for i := range 60 {
+		mark := fmt.Sprint("first ", i)
+		marks[mark] = true
+		call := stage.Call{URL: s.URL("main"), Body: stage.Chat("llama-3.3-70b", mark, false, 0), Headers: map[string]string{"x-test-id": mark}}
+		if r := stage.Do(t.Context(), client, call); !r.OK() {
+			t.Errorf("%s: %v", mark, &r)
+		}
+	}
+	again := 0
+	for mark, seen := range byTest(arrivals(t, s)) {
+		if !marks[mark] || len(seen) == 1 && seen[0].Engine != bad {
+			continue
+		}
+		again++
+		if len(seen) != 2 || seen[0].Engine != bad || seen[1].Pool != "far" {
+			t.Errorf("%s came to %v, want the sick engine and then the other pool", mark, seen)
+		}
+	}
+	t.Logf("%d of 60 requests were tried again", again)
+	if again < 3 {
+		t.Errorf("%d of 60 requests were tried again: the test shows nothing", again)
 	}
 }
