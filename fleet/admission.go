@@ -77,11 +77,31 @@ func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 		}
 		admission := ClassAdmission{Class: r.Class, RetryAfterSeconds: r.retryAfter()}
 		if !s.Fleet.Options.DeclaredOnly { // else the file's demand rules, and is not what comes
-			admission.CeilingRps = spare.ceiling(r, c.Priority)
+			admission.CeilingRps = withinLimit(s, plan, r, spare.ceiling(r, c.Priority))
 		}
 		a.Classes = append(a.Classes, admission)
 	}
 	return out
+}
+
+// withinLimit is a ceiling that keeps the limit of the class, too: what the plan lets in,
+// and all that it leaves of the limit. A plan that lets in more, being frozen, does not
+// know of the limit, which waits.
+func withinLimit(s *State, plan *Plan, r *Route, ceiling Amount) Amount {
+	limit := s.LimitOf(r.Class)
+	if limit == nil || !ceiling.Known {
+		return ceiling
+	}
+	admitted := 0.0
+	for i := range plan.Routes {
+		if other := &plan.Routes[i]; other.Class == r.Class {
+			admitted += other.DemandRps - other.ShedRps
+		}
+	}
+	if admitted > limit.Rps*(1+1e-6) {
+		return ceiling
+	}
+	return Known(min(ceiling.Value, stepped(max(0, r.DemandRps-r.ShedRps+limit.Rps-admitted))))
 }
 
 // retryAfter is how long it would take to serve, after a few seconds of what is refused

@@ -167,3 +167,31 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+// Between two plans no more gets in than the limit leaves, and a plan that does not know
+// of it yet is not held to it.
+func TestCeilingWithinALimit(t *testing.T) {
+	for name, c := range map[string]struct{ limit, east, west, shed, want float64 }{
+		"not reached":          {limit: 50, east: 30, west: 10, want: 40},
+		"reached":              {limit: 40, east: 30, west: 10, want: 30},
+		"kept by the plan":     {limit: 20, east: 30, west: 10, shed: 0.5, want: 15},
+		"of which nobody asks": {limit: 20, west: 10, want: 10},
+		"not known yet":        {limit: 20, east: 30, west: 10, want: 70.5},
+	} {
+		s := braked(limit("chat", c.limit))
+		plan := &Plan{Pools: []PoolPlan{{Pool: "chat", CapacityRps: 94}}}
+		for _, r := range []struct {
+			at  FrontEndID
+			rps float64
+		}{{"east", c.east}, {"west", c.west}} {
+			plan.Routes = append(plan.Routes, Route{
+				FrontEnd: r.at, Class: "chat", DemandRps: r.rps, ShedRps: c.shed * r.rps,
+				Shares: []Share{{Pool: "chat", Share: 1, Rps: (1 - c.shed) * r.rps}},
+			})
+		}
+		got := NewAdmissions(s, plan)["east"].Class("chat").CeilingRps
+		if !got.Known || math.Abs(got.Value-c.want) > 0.016*c.want {
+			t.Errorf("%s: ceiling %+v, want %v", name, got, c.want)
+		}
+	}
+}
