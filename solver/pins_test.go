@@ -183,3 +183,15 @@ func TestALimitAndAShortage(t *testing.T) {
 		}
 	}
 }
+
+// What a pin moves is laid to it.
+func TestCausesNameBrakes(t *testing.T) {
+	before, after := talk(), talk()
+	pinned(after, "B", "chat", "A", 0.25)
+	plan := func(s *fleet.State) (*fleet.Plan, error) { return Plan(s, solve) }
+	for _, c := range Causes(before, after, plan) {
+		if moved := c.Moved > 0.01; moved != (c.Input == InputBrakes) || c.Error != "" {
+			t.Errorf("%s moves %v of the traffic, %s", c.Input, c.Moved, c.Error)
+		}
+	}
+}
