@@ -23,6 +23,9 @@ const (
 	defaultBodyLimit = 32 << 20
 	// A long prompt on a busy engine waits minutes for its first token.
 	defaultIdle = 5 * time.Minute
+	// Behind several Envoys, where turns go now through one and now through another,
+	// only some would hold: a conversation would go back and forth.
+	defaultHold = 0
 	// With idle capacity, half as many retries as requests do no harm, and the
 	// death of one engine out of two is covered.
 	defaultRetryPercent = 50
@@ -99,6 +102,7 @@ const (
 	minIdle, maxIdle           = time.Second, 24 * time.Hour
 	maxLatency                 = time.Hour
 	maxChurn                   = 10 * time.Second
+	maxHold                    = time.Hour
 	maxChurnHalving            = 24 * time.Hour
 	maxRps                     = 1e7
 	minCapacityRps             = 1e-3

@@ -57,6 +57,7 @@ func example() *fleet.View {
 		},
 		Unreadable:   "batch",
 		TellDecision: true,
+		Hold:         90 * time.Second,
 	}
 }
 
@@ -105,6 +106,7 @@ func anyView(t *rapid.T) *fleet.View {
 		Listen:    fmt.Sprintf("10.0.0.%d:80", rapid.IntRange(0, 255).Draw(t, "listen")),
 		BodyLimit: rapid.Int64Range(1<<10, 1<<30).Draw(t, "limit"),
 
+		Hold:         time.Duration(rapid.IntRange(0, 3_600_000).Draw(t, "hold")) * time.Millisecond,
 		TellDecision: rapid.Bool().Draw(t, "tell"),
 	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "classes") {

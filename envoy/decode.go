@@ -3,11 +3,13 @@ package envoy
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -73,6 +75,7 @@ func decodeRoutes(host *routev3.VirtualHost, v *fleet.View) error {
 	for _, origin := range fields[originsKey].GetListValue().GetValues() {
 		v.Origins = append(v.Origins, origin.GetStringValue())
 	}
+	v.Hold = time.Duration(math.Round(fields[holdKey].GetNumberValue() * float64(time.Second)))
 	v.TellDecision = fields[decisionKey].GetBoolValue()
 	v.TenantHeader = fields[tenantKey].GetStringValue()
 	v.BodyLimit = int64(host.GetRequestBodyBufferLimit().GetValue())

@@ -26,6 +26,7 @@ const (
 	originsKey    = "origins"
 	decisionKey   = "decision"
 	tenantKey     = "tenant"
+	holdKey       = "hold" // seconds
 	priorityKey   = "priority"
 	affinityKey   = "affinity"
 	unreadableKey = "unreadable"
@@ -52,10 +53,18 @@ func encodeRoutes(v *fleet.View) *routev3.RouteConfiguration {
 			Name:                   RouteName,
 			Domains:                []string{"*"},
 			Routes:                 routes,
-			Metadata:               metadata(map[string]any{frontEndKey: string(v.FrontEnd), originsKey: list(v.Origins), decisionKey: v.TellDecision, tenantKey: v.TenantHeader}),
+			Metadata:               hostMetadata(v),
 			RequestBodyBufferLimit: wrapperspb.UInt64(uint64(v.BodyLimit)),
 		}},
 	}
+}
+
+// hostMetadata is what the whole front-end is told.
+func hostMetadata(v *fleet.View) *corev3.Metadata {
+	return metadata(map[string]any{
+		frontEndKey: string(v.FrontEnd), originsKey: list(v.Origins), decisionKey: v.TellDecision, holdKey: v.Hold.Seconds(),
+		tenantKey: v.TenantHeader,
+	})
 }
 
 // ruleRoutes are those of one rule. Where engines call the model otherwise, only a

@@ -196,6 +196,7 @@ type Options struct {
 	RetryPercent float64       // the most retries allowed, % of the requests in flight
 	RetryFloor   int           // the most of the retries that are allowed at one Envoy however little is in flight
 	HealthPath   string        // path of the engines' health checks
+	Hold         time.Duration // an active, long conversation stays so long at least where it is when weights move it; 0: it goes at once
 	TellDecision bool          // clients are told in a header how their requests were decided
 	TenantHeader string        // names the tenant, among whom what is scarce is shared; empty: they are not told apart
 }

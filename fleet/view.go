@@ -20,9 +20,10 @@ type View struct {
 	Classes    []ViewClass // by ID
 	Unreadable ClassID     // where requests go whose model cannot be read; empty: 400
 
-	TellDecision bool   // clients are told how their requests were decided
-	TenantHeader string // names the tenant; empty: they are not told apart
-	Plan         string // version of the resources that it was read from; empty: of none, or not asked for
+	Hold         time.Duration // a conversation stays so long at least where it is, if it can, when weights move it; 0: it does not
+	TellDecision bool          // clients are told how their requests were decided
+	TenantHeader string        // names the tenant; empty: they are not told apart
+	Plan         string        // version of the resources that it was read from; empty: of none, or not asked for
 }
 
 // ViewRoute sends what matches one rule to a class.
@@ -96,6 +97,7 @@ func NewView(s *State, plan *Plan, id FrontEndID) *View {
 		Idle:      f.Options.Idle,
 		Origins:   f.Options.Origins,
 
+		Hold:         f.Options.Hold,
 		TellDecision: f.Options.TellDecision,
 		TenantHeader: f.Options.TenantHeader,
 		Unreadable:   f.Options.Unreadable,
