@@ -54,6 +54,9 @@ func (c *class) rank(key uint64) selection {
 	return s
 }
 
+// name is that of the conversation in what is remembered.
+func (s *selection) name() uint64 { return s.key ^ s.class.salt }
+
 // best ranks the engines of the home pool; the key's own is the first.
 func (s *selection) best() *ranking {
 	if s.ranked.n == 0 {
@@ -68,11 +71,14 @@ func (s *selection) engine(place int) *engine { return &s.home.engines[s.best().
 // further is the pool that has a place in the ranking.
 func (s *selection) further(place int) *share { return &s.class.pools[s.pools.best[place]] }
 
-// choice begins with an engine. Then come, for retries, an engine of each further pool
-// that has a share, the others of the first, and last those of pools that the plan
-// gives nothing.
-func (s *selection) choice(first *engine) (out choice) {
+// choice begins with an engine. Then come, for retries, the key's own if it is held
+// elsewhere, an engine of each further pool that has a share, the others of the first,
+// and last those of pools that the plan gives nothing.
+func (s *selection) choice(first *engine, held bool) (out choice) {
 	out.add(first)
+	if held {
+		out.add(s.own)
+	}
 	s.addFurther(&out, true)
 	if out.n < attempts {
 		s.addHome(&out, first)

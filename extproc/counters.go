@@ -30,6 +30,10 @@ type Counters struct {
 
 	CameBack atomic.Uint64 // requests of conversations that were refused a moment ago
 
+	// Admitted requests of conversations, active and long, that the plan's weights have
+	// moved: they are held, were for long enough, or not for want of room.
+	Held, HeldEnough, HeldNot atomic.Uint64
+
 	// Admitted requests that follow a response and name no conversation.
 	Followed, FollowsUnknown, FollowsGone atomic.Uint64
 
@@ -46,6 +50,14 @@ func (c *Counters) count(d *decision, unread error) {
 		c.ToAnotherPool.Add(1)
 	case nowhere:
 		c.NoRoom.Add(1)
+	}
+	switch d.hold {
+	case held:
+		c.Held.Add(1)
+	case timeUp:
+		c.HeldEnough.Add(1)
+	case noRoom:
+		c.HeldNot.Add(1)
 	}
 	switch d.hint {
 	case hintHit:

@@ -15,6 +15,7 @@ type decision struct {
 	key     affinity
 	choice  choice
 	detour  detour
+	hold    hold
 	hint    hint
 	refusal *refusal // nil: it is let in
 
@@ -74,7 +75,8 @@ func (t *Table) judge(h *head, f facts, unread error, random uint64) decision {
 		d.refusal = noEngine()
 	case !t.enters(h, &d):
 	default:
-		d.choice = s.choice(t.first(&s, &d))
+		first := t.first(&s, &d, h)
+		d.choice = s.choice(first, d.hold == held)
 		if t.tell {
 			d.told = t.told(&d, &s)
 		}
@@ -84,8 +86,8 @@ func (t *Table) judge(h *head, f facts, unread error, random uint64) decision {
 }
 
 // first is the first choice: the engine that holds what the request follows, full or
-// not, else where its key belongs.
-func (t *Table) first(s *selection, d *decision) *engine {
+// not, else where its key belongs, or is held.
+func (t *Table) first(s *selection, d *decision, h *head) (first *engine) {
 	if d.key.missed {
 		d.hint = hintMiss
 	}
@@ -96,8 +98,11 @@ func (t *Table) first(s *selection, d *decision) *engine {
 		}
 		d.hint = hintNoRoute
 	}
-	var first *engine
-	first, d.detour = t.place(s, d.key.source != 0)
+	if d.key.source == 0 || t.places == nil {
+		first, d.detour = t.place(s, d.key.source != 0)
+	} else {
+		first, d.detour, d.hold = t.holdOrPlace(s, h)
+	}
 	return first
 }
 

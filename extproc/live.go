@@ -29,6 +29,7 @@ type liveEngine struct {
 	others atomic.Int64 // requests in flight that are not ours, by the last levels; or noLevel
 	queued atomic.Int64 // requests that waited there, by the last levels; or noLevel
 	then   atomic.Int64 // our open requests that these levels know of
+	whole  atomic.Bool  // it is worth as much as any engine: neither new nor sick
 	full   atomic.Int64 // when it was last found full, Unix seconds; 0: never
 
 	// The rest belongs to who holds the ledger's lock.
@@ -219,6 +220,7 @@ func (p *pool) refresh(now time.Time) {
 		s.weights[i] = live.weight(now)
 		s.penalise(i, live.penalty)
 		s.sum += s.weights[i]
+		live.whole.Store(s.weights[i] >= 1 && !(live.health.Known && live.health.Value < 1))
 		alike = alike && s.weights[i] == s.weights[0]
 		n, ok := live.inFlight()
 		all += n

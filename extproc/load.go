@@ -28,8 +28,9 @@ const (
 type ledger struct {
 	clock    atomic.Int64 // Unix seconds, brought up to date each second
 	diverted diverted
-	talks    recent // conversations that were let in, until engines have given up their cache
-	refused  recent // conversations that were refused, until they should have come back
+	talks    recent                      // conversations that were let in, until engines have given up their cache
+	refused  recent                      // conversations that were refused, until they should have come back
+	places   atomic.Pointer[whereabouts] // nil: no table has held anybody yet
 
 	mu      sync.Mutex // guards what follows
 	began   bool       // there was a table
@@ -81,6 +82,10 @@ func (t *tally) arrive(d *decision, again bool) {
 func (l *ledger) adopt(t *Table, now time.Time) {
 	t.clock, t.diverted, t.talks, t.refused = &l.clock, &l.diverted, &l.talks, &l.refused
 	l.clock.Store(now.Unix())
+	if t.hold > 0 {
+		l.places.CompareAndSwap(nil, &whereabouts{})
+		t.places = l.places.Load()
+	}
 	for _, c := range t.classes {
 		if known := l.classes[c.id]; known != nil {
 			c.tally = known

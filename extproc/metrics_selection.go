@@ -24,6 +24,13 @@ func (s *Server) registerSelection(r prometheus.Registerer) error {
 		r.Register(gauge("diversions", "Conversations that are remembered to be away from their own engine.",
 			func() float64 { return float64(s.ledger.diverted.kept.Load()) })),
 		r.Register(newCounter("diversions_forgotten", "Conversations that were forgotten to be away for want of room.", "", "", &s.ledger.diverted.forgotten)),
+		family(r, "holds", "Requests of active and long conversations that the plan's weights have moved, by what became of it.", "how", []label{
+			{"held", &s.counters.Held},
+			{"time_up", &s.counters.HeldEnough},
+			{"no_room", &s.counters.HeldNot},
+		}),
+		r.Register(total("whereabouts_forgotten", "Active conversations that were forgotten for want of room.",
+			func() float64 { return float64(s.ledger.places.Load().lost()) })),
 		r.Register(newCounter("levels_stale", "Times that levels of engines did not come for so long that the last count for nothing.", "", "", &s.ledger.levels.stale)),
 		r.Register(newCounter("levels_unused", "Levels of a pool that were left out: of other engines than the pool has, or not to be read.", "", "", &s.ledger.levels.unused)),
 		r.Register(total("conversations_compared", "Recent conversations that were looked up anew when a table replaced another.",

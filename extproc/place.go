@@ -38,7 +38,7 @@ func (t *Table) place(s *selection, named bool) (*engine, detour) {
 	} else if !own.live.fullLately(now, s.key) {
 		return own, direct
 	}
-	name := s.key ^ s.class.salt
+	name := s.name()
 	kept := uint64(0)
 	if named {
 		kept = t.diverted.find(name, now)

@@ -19,6 +19,7 @@ type scene struct {
 	pools []fleet.ViewPool
 	now   time.Time
 	round int64
+	hold  time.Duration
 }
 
 func newScene(t *testing.T, pools ...fleet.ViewPool) *scene {
@@ -31,7 +32,7 @@ func newScene(t *testing.T, pools ...fleet.ViewPool) *scene {
 // inForce puts the pools as they are in force.
 func (s *scene) inForce() {
 	v := twoPools()
-	v.Classes[0].Pools = s.pools
+	v.Classes[0].Pools, v.Hold = s.pools, s.hold
 	s.swapAt(NewTable(v), s.now)
 }
 
@@ -55,10 +56,15 @@ func (s *scene) pass(seconds int) {
 	}
 }
 
-// begin lets a request in, and returns where it goes and what ends it.
-func (s *scene) begin(session string) (fleet.EngineID, func()) {
+// begin lets a request in, with a body of so many bytes if it says so, and returns where it goes and
+// what ends it.
+func (s *scene) begin(session string, bytes ...int) (fleet.EngineID, func()) {
 	s.t.Helper()
-	x := exchange{table: s.Server.table.Load(), head: *headOf(post("/", "x-session: "+session))}
+	headers := []string{"x-session: " + session}
+	for _, n := range bytes {
+		headers = append(headers, fmt.Sprint("content-length: ", n))
+	}
+	x := exchange{table: s.Server.table.Load(), head: *headOf(post("/", headers...))}
 	if s.settle(&x, facts{model: "small"}, nil); x.pick == nil {
 		s.t.Fatalf("%s is refused", session)
 	}
@@ -66,9 +72,9 @@ func (s *scene) begin(session string) (fleet.EngineID, func()) {
 }
 
 // ask is a request that ends at once.
-func (s *scene) ask(session string) fleet.EngineID {
+func (s *scene) ask(session string, bytes ...int) fleet.EngineID {
 	s.t.Helper()
-	e, end := s.begin(session)
+	e, end := s.begin(session, bytes...)
 	end()
 	return e
 }

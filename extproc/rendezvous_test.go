@@ -40,7 +40,7 @@ func (c *class) choose(key uint64) choice {
 	if s.home == nil {
 		return choice{}
 	}
-	return s.choice(s.own)
+	return s.choice(s.own, false)
 }
 
 // classWith is the class of a view with these pools.

@@ -27,6 +27,24 @@ func large() *fleet.View {
 	return v
 }
 
+// moved is a table of the large view by which half of the conversations do not belong
+// where they had their turns, and may be held there.
+func moved(heads []head) *Table {
+	v := large()
+	v.Hold = time.Hour
+	s := loadedWith(v, 0)
+	for range 2 * longTurns {
+		for i := range heads {
+			s.table.Load().decide(&heads[i], facts{model: "small"}, nil, 0)
+		}
+	}
+	for i := range v.Classes[0].Pools {
+		v.Classes[0].Pools[i].Weight = uint32(20-i) * 1000
+	}
+	s.Swap(NewTable(v))
+	return s.table.Load()
+}
+
 // sessions are the headers of requests of many conversations.
 func sessions(n int) []head {
 	heads := make([]head, n)
@@ -37,9 +55,10 @@ func sessions(n int) []head {
 }
 
 // loaded is a server of the large view whose engines have so many requests each.
-func loaded(inFlight float64) *Server {
+func loaded(inFlight float64) *Server { return loadedWith(large(), inFlight) }
+
+func loadedWith(v *fleet.View, inFlight float64) *Server {
 	s := New(zap.NewNop())
-	v := large()
 	s.Swap(NewTable(v))
 	told := &fleet.Levels{Round: 1}
 	for _, p := range v.Classes[0].Pools {
@@ -92,6 +111,23 @@ func TestDecideAllocatesNothing(t *testing.T) {
 	}
 }
 
+// Nor does one about a conversation that is remembered.
+func TestHoldingAllocatesNothing(t *testing.T) {
+	heads := sessions(200)
+	table := moved(heads)
+	holds := map[hold]int{}
+	i := 0
+	if n := testing.AllocsPerRun(10*len(heads), func() {
+		holds[table.decide(&heads[i%len(heads)], facts{model: "small"}, nil, 0).hold]++
+		i++
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if holds[held] == 0 || holds[notMoved] == 0 {
+		t.Errorf("holds %v: the test shows little", holds)
+	}
+}
+
 // BenchmarkDecide is one decision; cpu-ns/op is what it costs where others want the
 // processor, too.
 func BenchmarkDecide(b *testing.B) {
@@ -125,6 +161,7 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		decide(b, t)
 	})
+	b.Run("conversations remembered", func(b *testing.B) { decide(b, moved(heads)) })
 	b.Run("many at once", func(b *testing.B) {
 		t := loaded(30).table.Load()
 		b.ReportAllocs()

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"math"
@@ -24,9 +25,12 @@ type simulation struct {
 	servers []*Server
 	engines map[fleet.EngineID]*simulated
 
-	told  []map[fleet.EngineID]uint64 // open requests, by what each weir-extproc reported last
-	pages map[fleet.EngineID][2]int   // queues, by the page that was read last
-	blind bool                        // no levels are published
+	told      []map[fleet.EngineID]uint64   // open requests, by what each weir-extproc reported last
+	pages     map[fleet.EngineID][2]int     // queues, by the page that was read last
+	blind     bool                          // no levels are published
+	loyal     bool                          // a conversation keeps to one Envoy
+	meanTurns float64                       // of a conversation; 0: 5
+	asked     func(*talkOf, fleet.EngineID) // is told where each turn goes
 
 	result
 }
@@ -63,7 +67,9 @@ type turn struct {
 // talkOf is a conversation.
 type talkOf struct {
 	head  head
-	left  int // turns
+	left  int     // turns
+	said  int     // tokens so far
+	by    *Server // if it is loyal
 	think float64
 	last  fleet.EngineID
 }
@@ -87,8 +93,9 @@ func (e *events) Pop() any {
 
 const (
 	simulatedSlots = 32
-	meanService    = 8 // seconds
-	simulatedTick  = 2 // seconds
+	meanService    = 8    // seconds
+	meanTurn       = 1000 // tokens that a turn adds to its conversation
+	simulatedTick  = 2    // seconds
 )
 
 // simulate makes pools of engines behind so many Envoys.
@@ -184,7 +191,8 @@ func (s *simulation) service() float64 {
 
 // talk begins conversations so that so many requests run at once.
 func (s *simulation) talk(running float64) {
-	const meanTurns, meanThink = 5, 10
+	const meanThink = 10
+	meanTurns := cmp.Or(s.meanTurns, 5.0)
 	rps := running / meanService
 	name := 0
 	var begin func()
@@ -200,11 +208,18 @@ func (s *simulation) talk(running float64) {
 // ask sends a conversation's next turn through any Envoy.
 func (s *simulation) ask(t *talkOf) {
 	server := s.servers[s.random.IntN(len(s.servers))]
+	if s.loyal {
+		t.by = cmp.Or(t.by, server)
+		server = t.by
+	}
 	r := &turn{of: t, server: server, arrived: s.now}
 	r.exchange = exchange{table: server.table.Load(), head: t.head}
 	server.settle(&r.exchange, facts{model: "small"}, nil)
 	to := r.exchange.pick.id
 	s.turns++
+	if s.asked != nil {
+		s.asked(t, to)
+	}
 	if t.last != "" {
 		s.followUps++
 		if t.last == to {
@@ -212,6 +227,7 @@ func (s *simulation) ask(t *talkOf) {
 		}
 	}
 	t.last = to
+	t.said += meanTurn
 	e := s.engines[to]
 	if e.running < e.slots {
 		s.start(e, r)

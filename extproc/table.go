@@ -26,6 +26,8 @@ type Table struct {
 	talks      *recent              // conversations that were let in; nil: they are not remembered
 	refused    *recent              // and those that were not
 	tenant     string               // header that names the tenant; empty: none does
+	places     *whereabouts         // nil: nobody is held
+	hold       float64              // seconds that a conversation stays at least that the weights move; 0: nobody does
 	tell       bool                 // clients are told of decisions
 	plan       string               // version of what the table is made of
 	sources    []string             // of affinity keys, as the fleet file writes them; the first: none of them
@@ -73,7 +75,7 @@ type engine struct {
 // NewTable makes a table of what a front-end is told. Engines that are known to
 // be unready, or that drain, are left out.
 func NewTable(v *fleet.View) *Table {
-	t := &Table{bodyLimit: v.BodyLimit, tell: v.TellDecision, tenant: v.TenantHeader, plan: v.Plan, sources: []string{randomSource}, clock: &atomic.Int64{}}
+	t := &Table{bodyLimit: v.BodyLimit, tell: v.TellDecision, tenant: v.TenantHeader, plan: v.Plan, hold: v.Hold.Seconds(), sources: []string{randomSource}, clock: &atomic.Int64{}}
 	classes := make(map[fleet.ClassID]*class, len(v.Classes))
 	pools := map[fleet.PoolID]*pool{}
 	for i := range v.Classes {

@@ -15,6 +15,9 @@ func (t *Table) told(d *decision, s *selection) string {
 	if rank := s.rankOf(e); rank > 0 {
 		out += fmt.Sprintf(", rank=%d", rank)
 	}
+	if d.hold == held {
+		out += ", held"
+	}
 	return out + ", penalty=" + decimal(e.penalty())
 }
 
