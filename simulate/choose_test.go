@@ -10,7 +10,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -25,15 +27,15 @@ import (
 )
 
 // The simulation sends every conversation where the real weir-extproc sends it, and
-// refuses those that it refuses: with engines that have room, and with some that are
-// full.
+// refuses those that it refuses: with engines that have room, with some that are full,
+// and when weights move conversations that may be held.
 func TestChoosesAsWeirExtProcDoes(t *testing.T) {
 	luck := rand.New(rand.NewPCG(1, 1))
 	counts := map[string]int{}
 	for round := range 60 {
 		v, f, n := randomView(luck)
 		server := extproc.New(zap.NewNop())
-		d := duel{asks: serve(t, server), ours: newCrowd(len(f.Pools), len(n.engines)), view: v, numbers: n, counts: counts}
+		d := duel{asks: serve(t, server), ours: newCrowd(len(f.Pools), len(n.engines), v.Hold.Seconds()), view: v, numbers: n, counts: counts}
 		server.Swap(extproc.NewTable(v))
 		d.choice = newChoice(&v.Classes[0], n)
 		lavish := extproc.New(zap.NewNop())
@@ -41,18 +43,21 @@ func TestChoosesAsWeirExtProcDoes(t *testing.T) {
 		v.Classes[0].Admitted = 1
 		lavish.Swap(extproc.NewTable(v))
 		d.ours.adopt([]choice{d.choice})
-		for words := range 3 {
+		for words := range 6 {
+			if words > 1 {
+				d.reweigh(luck, server)
+			}
 			if round%3 > 0 { // else nobody tells how full engines are
 				levels := randomLevels(luck, f, int64(words+1))
 				server.SwapLevels(levels, 0)
 				d.ours.learn(0, levels, f, n)
 			}
 			for k := range 30 {
-				d.turn(t, fmt.Sprintf("conversation %d of %d", k, round))
+				d.turn(t, fmt.Sprintf("conversation %d of %d", k, round), k%3*longBytes/2)
 			}
 		}
 	}
-	for _, what := range []string{"refused", "own", "elsewhere", "other pool"} {
+	for _, what := range []string{"refused", "own", "elsewhere", "other pool", "held"} {
 		if counts[what] < 50 {
 			t.Errorf("%d were %s: too few to judge by", counts[what], what)
 		}
@@ -70,11 +75,23 @@ type duel struct {
 	counts  map[string]int
 }
 
-// turn is one of a conversation.
-func (d *duel) turn(t *testing.T, name string) {
+// reweigh has both told other weights.
+func (d *duel) reweigh(luck *rand.Rand, server *extproc.Server) {
+	for i := range d.view.Classes[0].Pools {
+		d.view.Classes[0].Pools[i].Weight = uint32(luck.IntN(3) * 1_000_000)
+	}
+	d.view.Classes[0].Admitted = d.choice.admitted
+	server.Swap(extproc.NewTable(d.view))
+	d.choice = newChoice(&d.view.Classes[0], d.numbers)
+	d.ours.adopt([]choice{d.choice})
+	d.ours.refresh(0)
+}
+
+// turn is one of a conversation, with a body of so many bytes.
+func (d *duel) turn(t *testing.T, name string, bytes int) {
 	t.Helper()
-	pick, _ := asked(t, d.asks, name)
-	_, key := asked(t, d.all, name)
+	pick, _ := asked(t, d.asks, name, bytes)
+	_, key := asked(t, d.all, name, bytes)
 	if admits := d.choice.admits(key); admits != (pick != "") {
 		t.Fatalf("%s is let in: %v, want %v at a fraction of %v", name, admits, pick != "", d.choice.admitted)
 	}
@@ -83,12 +100,15 @@ func (d *duel) turn(t *testing.T, name string) {
 		return
 	}
 	home := d.choice.home(key)
-	got := d.ours.place(0, &d.choice, key)
+	before := d.ours.recent[key^d.choice.salt]
+	got := d.ours.place(0, &d.choice, key, bytes)
 	switch {
 	case got != d.numbers.engines[fleet.EngineID(pick)]:
 		t.Fatalf("%s goes to engine %d, want %s of %+v, %+v", name, got, pick, d.view.Classes[0].Pools, d.ours)
 	case got == home.first(key):
 		d.counts["own"]++
+	case before.turns > 0 && got == before.engine:
+		d.counts["held"]++
 	case d.choice.poolOf(home, key, got) == home:
 		d.counts["elsewhere"]++
 	default:
@@ -97,9 +117,9 @@ func (d *duel) turn(t *testing.T, name string) {
 }
 
 func TestChoosesNobodyWhereNobodyIs(t *testing.T) {
-	crowd := newCrowd(1, 0)
+	crowd := newCrowd(1, 0, 0)
 	c := newChoice(&fleet.ViewClass{ID: "chat", Pools: []fleet.ViewPool{{ID: "p", Weight: 1}}}, &numbers{})
-	if got := crowd.place(0, &c, 1); got != none {
+	if got := crowd.place(0, &c, 1, 0); got != none {
 		t.Errorf("engine = %d, want none", got)
 	}
 }
@@ -107,7 +127,7 @@ func TestChoosesNobodyWhereNobodyIs(t *testing.T) {
 // randomView has pools with and without shares, and engines that are not ready.
 func randomView(luck *rand.Rand) (*fleet.View, *fleet.Fleet, *numbers) {
 	v := &fleet.View{
-		FrontEnd: "here", BodyLimit: 1 << 20,
+		FrontEnd: "here", BodyLimit: 1 << 20, Hold: time.Duration(luck.IntN(2)) * time.Hour,
 		Routes:  []fleet.ViewRoute{{Class: "chat", Rule: fleet.Rule{Path: "/"}}},
 		Classes: []fleet.ViewClass{{ID: "chat", Admitted: 1 - 0.3*luck.Float64(), Affinity: []fleet.AffinityKey{{Kind: fleet.AffinityHeader, Name: "x-session"}}}},
 	}
@@ -169,11 +189,11 @@ func serve(t *testing.T, s *extproc.Server) extprocv3.ExternalProcessorClient {
 	return extprocv3.NewExternalProcessorClient(c)
 }
 
-// asked has the server decide about a request without a body of a conversation: the
+// asked has the server decide by the headers of a conversation's request: the
 // engine that it picks, and the key. No engine: it refuses.
-func asked(t *testing.T, c extprocv3.ExternalProcessorClient, name string) (pick string, key uint64) {
+func asked(t *testing.T, c extprocv3.ExternalProcessorClient, name string, bytes int) (pick string, key uint64) {
 	t.Helper()
-	answer := exchange(t, c, name)
+	answer := exchange(t, c, name, bytes)
 	for _, h := range answer.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		value := h.GetHeader().GetRawValue()
 		switch h.GetHeader().GetKey() {
@@ -198,10 +218,10 @@ func asked(t *testing.T, c extprocv3.ExternalProcessorClient, name string) (pick
 }
 
 // exchange sends one request, and waits until it counts as ended.
-func exchange(t *testing.T, c extprocv3.ExternalProcessorClient, name string) *extprocv3.ProcessingResponse {
+func exchange(t *testing.T, c extprocv3.ExternalProcessorClient, name string, bytes int) *extprocv3.ProcessingResponse {
 	t.Helper()
 	m := &corev3.HeaderMap{}
-	for _, h := range [][2]string{{":method", "POST"}, {":path", "/"}, {":authority", "here"}, {"x-session", name}} {
+	for _, h := range [][2]string{{":method", "POST"}, {":path", "/"}, {":authority", "here"}, {"x-session", name}, {"content-length", strconv.Itoa(bytes)}} {
 		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: h[0], RawValue: []byte(h[1])})
 	}
 	stream, err := c.Process(t.Context())

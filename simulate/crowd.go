@@ -24,6 +24,8 @@ type crowd struct {
 	engines  []engineCrowd // by number
 	pools    []poolCrowd   // by number
 	diverted map[uint64]diversion
+	recent   map[uint64]lastTurn
+	hold     float64 // seconds; 0: nobody is held
 	learned  float64 // when levels came last
 }
 
@@ -46,8 +48,8 @@ type diversion struct {
 	used   int64
 }
 
-func newCrowd(pools, engines int) crowd {
-	c := crowd{engines: make([]engineCrowd, engines), pools: make([]poolCrowd, pools), diverted: map[uint64]diversion{}}
+func newCrowd(pools, engines int, hold float64) crowd {
+	c := crowd{engines: make([]engineCrowd, engines), pools: make([]poolCrowd, pools), diverted: map[uint64]diversion{}, recent: map[uint64]lastTurn{}, hold: hold}
 	for i := range c.engines {
 		c.engines[i].others, c.engines[i].queued = noLevel, noLevel
 	}
@@ -181,9 +183,14 @@ func bound(fair float64) float64 {
 	return fair + excessSigmas*math.Sqrt(fair)
 }
 
-// place returns the number of the engine that a request of a conversation goes to;
-// none without any.
-func (c *crowd) place(now float64, of *choice, key uint64) int32 {
+// fullLately says whether an engine was full a while ago.
+func (e *engineCrowd) fullLately(now int64, key uint64) bool {
+	return e.full != 0 && float64(now-e.full) < staysAway*(1+unit(mix(key)))
+}
+
+// bounded returns the number of the engine that a request of a conversation goes to
+// that is not held; none without any.
+func (c *crowd) bounded(now float64, of *choice, key uint64) int32 {
 	home := of.home(key)
 	if home == nil {
 		return none
@@ -194,7 +201,7 @@ func (c *crowd) place(now float64, of *choice, key uint64) int32 {
 	full := leaves || c.full(&c.pools[home.number], own)
 	if full {
 		e.full = at
-	} else if e.full == 0 || float64(at-e.full) >= staysAway*(1+unit(mix(key))) {
+	} else if !e.fullLately(at, key) {
 		return own
 	}
 	name := key ^ of.salt

@@ -63,7 +63,7 @@ type engineCounts struct {
 
 func newFrontEnd(f *fleet.Fleet, fe *fleet.FrontEnd, replicas int) *frontEnd {
 	out := &frontEnd{id: fe.ID, classes: make([]counts, len(f.Classes)), engines: make([]engineCounts, replicas)}
-	out.crowd = newCrowd(len(f.Pools), replicas)
+	out.crowd = newCrowd(len(f.Pools), replicas, f.Options.Hold.Seconds())
 	for i := range out.classes {
 		out.classes[i].issued = make([]uint64, len(f.Pools))
 		out.classes[i].inFlight = make([]uint64, len(f.Pools))

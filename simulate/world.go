@@ -98,7 +98,7 @@ func (w *world) begin() error {
 func (w *world) warm() {
 	for _, r := range w.Workload.Past() {
 		f := w.frontEnds[r.FrontEnd]
-		if number := f.crowd.place(0, &f.choices[r.Class], r.Key); number != none {
+		if number := f.crowd.place(0, &f.choices[r.Class], r.Key, bytesPerToken*r.Prompt); number != none {
 			w.replicas[number].cache.add(r.Context)
 		}
 	}
@@ -189,7 +189,7 @@ func (w *world) arrive(id int32) {
 	choice := &f.choices[j.Class]
 	admitted := choice.admits(j.Key)
 	if j.engine = none; admitted {
-		j.engine = f.crowd.place(w.now, choice, j.Key)
+		j.engine = f.crowd.place(w.now, choice, j.Key, bytesPerToken*j.Prompt)
 		admitted = j.engine != none
 	}
 	f.classes[j.Class].arrivals++
