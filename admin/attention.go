@@ -42,6 +42,7 @@ func (s *Status) attention(r fleet.Round) []string {
 	for i := range s.Pools {
 		s.Pools[i].attention(&a)
 	}
+	s.penalties(&a)
 	for _, u := range s.UnknownFrontEnds {
 		a.add("unknown front-end %q (clients: %d): it gets nothing; add it to the fleet file or correct node.cluster", u.FrontEnd, u.Clients)
 	}

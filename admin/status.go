@@ -20,6 +20,7 @@ type Status struct {
 	Shadow           *Shadow      `json:"shadow"` // null: there is none, or it has done nothing yet
 	FrontEnds        []FrontEnd   `json:"frontEnds"`
 	Pools            []Pool       `json:"pools"`
+	Penalties        []Penalty    `json:"penalties"` // not more than a hundred
 	UnknownFrontEnds []Unknown    `json:"unknownFrontEnds"`
 }
 
@@ -124,6 +125,7 @@ func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProble
 		Shadow:           newShadow(now, r.Shadow),
 		FrontEnds:        []FrontEnd{},
 		Pools:            []Pool{},
+		Penalties:        []Penalty{},
 		UnknownFrontEnds: unknown(clients),
 	}
 	if r.State != nil {
@@ -133,9 +135,11 @@ func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProble
 		}
 		for i := range r.State.Fleet.Pools {
 			s.Pools = append(s.Pools, newPool(r, &r.State.Fleet.Pools[i]))
+			s.Penalties = append(s.Penalties, newPenalties(&r.State.Fleet.Pools[i], r.State)...)
 		}
 	}
 	s.Attention = s.attention(r)
+	s.Penalties = s.Penalties[:min(len(s.Penalties), maxPenalties)]
 	return s
 }
 

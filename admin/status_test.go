@@ -108,6 +108,17 @@ func TestAttention(t *testing.T) {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { r.Plan.Status, r.Plan.Why = fleet.Held, "no luck" },
 			want:   []string{"the last plan is held: no luck"},
 		},
+		"penalised": {
+			change: func(r *fleet.Round, _ *[]fleet.Client) {
+				p := r.State.Pools["p"]
+				penalty := func(e fleet.EngineID, value float64, f fleet.Fault) fleet.PenaltySeen {
+					return fleet.PenaltySeen{Penalty: fleet.Penalty{Pool: "p", Engine: e, Value: value, Fault: f, AgeSeconds: 3, ClearsSeconds: 9}, FrontEnd: "eu", Node: "eu-1"}
+				}
+				p.Signals.Penalties = []fleet.PenaltySeen{penalty("p1", 0.5, "reset"), penalty("p1", 0.25, fleet.FaultTokens), penalty("p2", 0.8, "refused")}
+				r.State.Pools["p"] = p
+			},
+			want: []string{`pool "p": 2 of 2 engines are penalised, the most p1 for 3s, to 25 % of its part: tokens come slowly`},
+		},
 		"shedding": {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { r.Plan.Status, r.Plan.Why = fleet.Shedding, "full" },
 			want:   []string{"the plan sheds: full"},
@@ -272,7 +283,7 @@ func TestStatusOfNothing(t *testing.T) {
 		`"stateProblem":"","brakes":[],"sharedNodes":[],"plan":{"status":"","why":"no plan yet: the first round waits for the engines' first health checks",` +
 		`"policy":"","meanSeconds":null,"ageSeconds":null,"roundAgeSeconds":null,"unpublished":""},` +
 		`"policies":{"policy":{"name":"","file":""},"shadow":{"name":"","file":""}},"shadow":null,` +
-		`"frontEnds":[],"pools":[],"unknownFrontEnds":[]}`
+		`"frontEnds":[],"pools":[],"penalties":[],"unknownFrontEnds":[]}`
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}

@@ -37,6 +37,10 @@ var measured = fleet.LoadReport{
 	Open: []fleet.EngineOpen{
 		{Pool: "a", Engine: "10.0.0.1:80", Open: 12}, {Pool: "b", Engine: "10.0.0.2:80", Open: 1}, {Pool: "a", Engine: "[fd00::1]:8000", Open: 3},
 	},
+	Penalties: []fleet.Penalty{
+		{Pool: "a", Engine: "10.0.0.1:80", Value: 0.05, Fault: "server_error", AgeSeconds: 3.5, ClearsSeconds: 20},
+		{Pool: "b", Engine: "10.0.0.3:80", Value: 0.5, Fault: fleet.FaultFirstTokens, AgeSeconds: 600, ClearsSeconds: 0.25},
+	},
 }
 
 func bucketsOf(seconds ...float64) (b fleet.Buckets) {
@@ -141,7 +145,19 @@ func TestMeasuresThatCannotBeTrueAreRefused(t *testing.T) {
 		s.UpstreamLocalityStats[0].UpstreamEndpointStats[0].TotalRequestsInProgress = n
 		return s
 	}
+	penalised := func(pool, address string, metrics ...*endpointv3.EndpointLoadMetricStats) *endpointv3.ClusterStats {
+		s := open(pool, address, 0)
+		s.UpstreamLocalityStats[0].UpstreamEndpointStats[0].LoadMetricStats = metrics
+		return s
+	}
 	tests := map[string]*endpointv3.ClusterStats{
+		"a penalty of nobody":  penalised("a", "engine-1", metric("penalty.reset", 1, 0.5)),
+		"a penalty nowhere":    penalised("", "10.0.0.1", metric("penalty.reset", 1, 0.5)),
+		"a penalty of nothing": penalised("a", "10.0.0.1", metric("penalty.reset", 1, 0)),
+		"a penalty of all":     penalised("a", "10.0.0.1", metric("penalty.reset", 1, 1)),
+		"a penalty for what":   penalised("a", "10.0.0.1", metric("penalty.looks", 1, 0.5)),
+		"a penalty from when":  penalised("a", "10.0.0.1", metric("penalty.reset", 1, 0.5), metric("penalty.age", 1, -1)),
+		"an endless penalty":   penalised("a", "10.0.0.1", metric("penalty.reset", 1, 0.5), metric("penalty.clears", 1, math.Inf(1))),
 		"no address":           engine("engine-1", metric("outcome.busy", 1, 0)),
 		"too many":             engine("10.0.0.1", metric("outcome.busy", math.MaxUint64, 0)),
 		"a sum without bins":   engine("10.0.0.1", metric("ttft", 1, 3)),
@@ -166,8 +182,8 @@ func TestMeasuresThatCannotBeTrueAreRefused(t *testing.T) {
 				t.Errorf("%d measures refused, want 1", refused)
 			}
 			credible(t, &got)
-			if got.Open != nil {
-				t.Errorf("open requests %v are believed", got.Open)
+			if got.Open != nil || got.Penalties != nil {
+				t.Errorf("open requests %v, penalties %v are believed", got.Open, got.Penalties)
 			}
 			for _, c := range got.Classes {
 				for _, p := range c.Pools {
@@ -184,7 +200,7 @@ func TestEnvoysMeasureNoEngines(t *testing.T) {
 	t.Parallel()
 	got, refused := decodeLoad(fleet.RoleEnvoy, encodeLoad(measured, time.Second))
 	want := []fleet.ClassLoad{{Class: "chat", Pools: []fleet.PoolLoad{{Pool: "a", Issued: 3}}}}
-	if diff := cmp.Diff(want, got.Classes); diff != "" || refused != 0 || got.RoundTrips != nil || got.Open != nil {
+	if diff := cmp.Diff(want, got.Classes); diff != "" || refused != 0 || got.RoundTrips != nil || got.Open != nil || got.Penalties != nil {
 		t.Errorf("%d refused, round trips %v; classes (-want +got):\n%s", refused, got.RoundTrips, diff)
 	}
 }

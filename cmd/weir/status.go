@@ -75,6 +75,12 @@ func statusTable(w *tabwriter.Writer, s *admin.Status) {
 	for i := range s.Pools {
 		poolRow(w, &s.Pools[i])
 	}
+	if len(s.Penalties) > 0 {
+		row(w, "\nPENALISED\tPOOL\tGETS\tFOR\tSINCE\tBY\tCLEARS")
+		for i := range s.Penalties {
+			penaltyRow(w, &s.Penalties[i])
+		}
+	}
 	if len(s.UnknownFrontEnds) > 0 {
 		row(w, "\nUNKNOWN FRONT-END\tCLIENTS")
 		for _, u := range s.UnknownFrontEnds {
@@ -122,6 +128,10 @@ func poolRow(w *tabwriter.Writer, p *admin.Pool) {
 		return
 	}
 	row(w, "%s\t%s\t%.2f\t%.2f\t%.1f%%", p.Pool, ready, p.Plan.CapacityRps, p.Plan.Rps, 100*p.Plan.Utilisation)
+}
+
+func penaltyRow(w *tabwriter.Writer, p *admin.Penalty) {
+	row(w, "%s\t%s\t%.0f%%\t%s\t%s\t%d\tby good answers, else in %s", p.Engine, p.Pool, 100*p.Penalty, p.For, seconds(p.AgeSeconds), p.By, seconds(p.ClearsSeconds))
 }
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', 1, 64) + "s" }

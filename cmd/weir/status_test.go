@@ -34,6 +34,9 @@ func aStatus() *admin.Status {
 			{Pool: "a", Engines: 3, Ready: 2, Unready: 1, Plan: &fleet.PoolPlan{Pool: "a", CapacityRps: 20, Rps: 20, Utilisation: 1}},
 			{Pool: "b"},
 		},
+		Penalties: []admin.Penalty{{
+			Pool: "a", Engine: "10.0.0.1:80", Penalty: 0.05, Fault: fleet.FaultFirstTokens, For: "first tokens come late", By: 2, AgeSeconds: 12, ClearsSeconds: 14,
+		}},
 		UnknownFrontEnds: []admin.Unknown{{FrontEnd: "atlan\ntis", Clients: 1}},
 	}
 }
@@ -54,6 +57,9 @@ eu         2       1          2/3      3.0s  1      batch  1.00    declared  0.0
 POOL  READY  CAPACITY  RPS    UTILISATION
 a     2/3    20.00     20.00  100.0%
 b     0/0    -         -      -
+
+PENALISED    POOL  GETS  FOR                     SINCE  BY  CLEARS
+10.0.0.1:80  a     5%    first tokens come late  12.0s  2   by good answers, else in 14.0s
 
 UNKNOWN FRONT-END  CLIENTS
 atlan tis          1
