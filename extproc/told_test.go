@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"weir/extproc/wire"
@@ -47,6 +48,21 @@ func TestTold(t *testing.T) {
 			}
 			if isOwn := tt.source != "previousResponse" || fleet.EngineID(pick) == own; isOwn != (parts[3] == "1") {
 				t.Errorf("%s: told %q, its own is %s", tt.body, parts[0], own)
+			}
+		}
+		if tell { // what they are multiplied by, where they are penalised
+			all := map[fleet.EngineID]float64{}
+			for _, p := range s.table.Load().pools {
+				for i := range p.engines {
+					all[p.engines[i].id] = 0.0625
+				}
+			}
+			s.SetPenalties(all)
+			c := open(t, conn)
+			c.headers(post("/v1/responses"))
+			told := c.body(`{"model":"small"}`).GetDynamicMetadata().GetFields()["weir"].GetStructValue().GetFields()["decision"].GetStringValue()
+			if !strings.HasSuffix(told, ", penalty=0.063") {
+				t.Errorf("told %q of a penalty of 0.0625", told)
 			}
 		}
 		if n := s.Counters().Followed.Load(); n != 1 {
