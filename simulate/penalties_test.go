@@ -128,7 +128,7 @@ func (l *loops) penalise() {
 
 // send has a request of a new conversation come.
 func (l *loops) send() {
-	pick, _ := asked(l.t, l.asks, fmt.Sprint("s-", l.luck.Uint64()))
+	pick, _ := asked(l.t, l.asks, fmt.Sprint("s-", l.luck.Uint64()), 0)
 	e := fleet.EngineID(pick)
 	if e == "" {
 		l.t.Fatalf("second %.2f: a request is refused", l.now)
