@@ -20,7 +20,7 @@ func engines(p *fleet.Profile, truth, load float64) evidence {
 	utilisation := load / truth
 	e := evidence{load: load, ttftSeconds: p.TTFT.At(utilisation), ttftSamples: 100, queue: queue{seen: true}}
 	if utilisation > 1 {
-		e.queue = queue{5, 5, true}
+		e.queue = queue{8, 8, true} // more than the profile itself tells of
 	}
 	return e
 }
