@@ -29,8 +29,7 @@ const (
 func (t *Table) enters(h *head, d *decision) bool {
 	c := d.class
 	name := c.nameOf(d)
-	underWay := name != 0 && t.talks.has(name, t.clock.Load())
-	ok, cause := c.tally.gate.Admit(t.tenantOf(h), underWay, c.draw(d.key.hash), c.admitted)
+	ok, cause := c.tally.gate.Admit(t.tenantOf(h), t.kindOf(name, h), c.draw(d.key.hash), c.admitted)
 	if ok {
 		return true
 	}
@@ -40,6 +39,18 @@ func (t *Table) enters(h *head, d *decision) bool {
 	}
 	d.refusal = shed(d.key.hash, c.tally.retryAfterSeconds(), why)
 	return false
+}
+
+// kindOf says how far a request comes before others; name is its conversation's.
+func (t *Table) kindOf(name uint64, h *head) gate.Kind {
+	switch now := t.clock.Load(); {
+	case name != 0 && t.talks.has(name, now):
+		return gate.Ongoing
+	case h.clientRetry(), name != 0 && t.refused.has(name, now):
+		return gate.Back
+	default:
+		return gate.Fresh
+	}
 }
 
 // draw is a conversation's own number of 0–1, independent of the choice of an engine.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -167,7 +168,7 @@ func TestAdmittedFractionIsMonotone(t *testing.T) {
 		c := class{salt: rapid.Uint64().Draw(t, "salt"), tally: &tally{}}
 		at := func(fraction float64) bool {
 			c.admitted = fraction
-			return (&Table{}).enters(&head{}, &decision{class: &c, key: affinity{hash: key}})
+			return (&Table{clock: &atomic.Int64{}}).enters(&head{}, &decision{class: &c, key: affinity{hash: key}})
 		}
 		if at(0) || !at(1) || at(low) && !at(high) {
 			t.Errorf("at 0 %v, %v %v, %v %v, 1 %v", at(0), low, at(low), high, at(high), at(1))

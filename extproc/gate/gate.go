@@ -6,7 +6,8 @@
 // says can be served, and never more than what is open: engines that are faster than
 // their profile prove it wrong. While that stays short everybody enters. When it has grown, or the
 // plan itself refuses a part, as much is let in as can be served. Conversations that are
-// under way come first; new ones get what is left, less what drains the queue. Among
+// under way come first; new ones get what is left, less what drains the queue, and those
+// that were refused a moment ago what is left of that. Among
 // tenants each gets no more than its fair part (max-min, as in Demers, Keshav and
 // Shenker, "Analysis and simulation of a fair queueing algorithm", SIGCOMM 1989). They
 // are told apart by a hash (McKenney, "Stochastic fairness queueing", INFOCOM 1990), so
@@ -28,11 +29,11 @@ const Buckets = 64
 const (
 	// The time constant of the measured rates: shorter, and chance decides; longer, and a
 	// burst is over. It takes in some requests at the ceiling, if that is not too long.
-	leastWindow, mostWindow = 0.5, 4 // seconds
+	leastWindow, mostWindow = 0.25, 4 // seconds
 	windowRequests          = 16
 	// depth is the virtual queue's length that is no matter of concern, as time at the
 	// ceiling, and leastDepth in requests: at few requests a second chance makes bunches.
-	depth      = 0.5 // seconds
+	depth      = 0.25 // seconds
 	leastDepth = 20
 	// drain is the time in which what is above depth shall drain.
 	drain = 2 // seconds
@@ -65,10 +66,16 @@ const (
 	Burst              // more came than the plan knows of
 )
 
-// kinds of requests: those of conversations that are under way come first.
+// Kind says how far a request comes before others.
+type Kind int
+
+// The kinds, the first of which come first. Who was refused comes back when it was told
+// to, and so do all others: let in before those who ask for the first time, they would
+// keep up the overload that refused them.
 const (
-	ongoing = iota
-	fresh
+	Ongoing Kind = iota // of a conversation that was let in before
+	Fresh
+	Back // of one that was refused a moment ago
 	kinds
 )
 
@@ -97,11 +104,8 @@ type shown struct{ backlog, refused atomic.Uint64 }
 // Admit says whether a request may enter, and if not, why. Its tenant is any hash, its
 // draw uniform in 0–1 and its conversation's own. Without a verdict the plan's fraction
 // alone decides.
-func (g *Gate) Admit(tenant uint64, underWay bool, draw, planned float64) (bool, Cause) {
-	kind, bucket := fresh, tenant%Buckets
-	if underWay {
-		kind = ongoing
-	}
+func (g *Gate) Admit(tenant uint64, kind Kind, draw, planned float64) (bool, Cause) {
+	bucket := tenant % Buckets
 	g.asked[kind][bucket].Add(1)
 	part, cause := planned, Plan
 	if v := g.verdict.Load(); v != nil {
@@ -197,12 +201,14 @@ func (g *Gate) targets(l Limit, total float64) (ofOngoing, ofAll float64) {
 // judge settles which part of each bucket may enter from here on.
 func (g *Gate) judge(v *verdict, ofOngoing, ofAll, seconds float64, last *verdict) {
 	none := [Buckets]float64{}
-	first := fill(&g.rates[ongoing], &none, ofOngoing)
-	second := fill(&g.rates[fresh], &first, ofAll)
+	first := fill(&g.rates[Ongoing], &none, ofOngoing)
+	second := fill(&g.rates[Fresh], &first, ofAll)
+	third := fill(&g.rates[Back], &second, ofAll)
 	least := 1.0
 	for b := range Buckets {
-		v.part[ongoing][b] = part(first[b], g.rates[ongoing][b])
-		v.part[fresh][b] = part(second[b]-first[b], g.rates[fresh][b])
+		v.part[Ongoing][b] = part(first[b], g.rates[Ongoing][b])
+		v.part[Fresh][b] = part(second[b]-first[b], g.rates[Fresh][b])
+		v.part[Back][b] = part(third[b]-second[b], g.rates[Back][b])
 		for kind := range kinds {
 			if last != nil {
 				v.part[kind][b] = min(v.part[kind][b], last.part[kind][b]+rise*seconds)

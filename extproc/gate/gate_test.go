@@ -19,6 +19,7 @@ type stream struct {
 	tenant   uint64
 	rps      float64
 	underWay float64 // part of its requests
+	kind     Kind    // of the others
 }
 
 // counts are what became of a stream's requests.
@@ -30,9 +31,12 @@ func run(g *Gate, r *rand.Rand, l Limit, lasts time.Duration, streams ...stream)
 	for range lasts / step {
 		for i, s := range streams {
 			for range poisson(r, s.rps*step.Seconds()) {
-				underWay := r.Float64() < s.underWay
-				ok, _ := g.Admit(s.tenant, underWay, r.Float64(), l.Planned)
-				out[i].add(underWay, ok)
+				kind := s.kind
+				if r.Float64() < s.underWay {
+					kind = Ongoing
+				}
+				ok, _ := g.Admit(s.tenant, kind, r.Float64(), l.Planned)
+				out[i].add(kind == Ongoing, ok)
 			}
 		}
 		g.Step(step, l)
@@ -67,7 +71,7 @@ func seeded() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 func TestEverybodyEntersWhileThereIsRoom(t *testing.T) {
 	for _, rps := range []float64{0.5, 5, 80, 1000} {
 		g := &Gate{}
-		n := run(g, seeded(), Limit{1, rps / 0.9, endless}, 5*time.Minute, stream{rps: rps})
+		n := run(g, seeded(), Limit{1, rps / 0.9, endless}, 5*time.Minute, stream{rps: rps, kind: Fresh})
 		if refused := 1 - n[0].entered/n[0].asked; refused > 0.001 {
 			t.Errorf("%v RPS at nine tenths of the ceiling: %.4f refused", rps, refused)
 		}
@@ -93,8 +97,8 @@ func TestTheCeilingIsKept(t *testing.T) {
 			const lasts = 2 * time.Minute
 			g, r := &Gate{}, seeded()
 			l := Limit{c.planned, c.ceiling, endless}
-			run(g, r, l, 10*time.Second, stream{rps: c.times * c.ceiling})
-			n := run(g, r, l, lasts, stream{rps: c.times * c.ceiling})
+			run(g, r, l, 10*time.Second, stream{rps: c.times * c.ceiling, kind: Fresh})
+			n := run(g, r, l, lasts, stream{rps: c.times * c.ceiling, kind: Fresh})
 			want := min(n[0].asked, c.ceiling*lasts.Seconds())
 			if z := (n[0].entered - want) / math.Sqrt(want); z > 4 || n[0].entered < 0.95*want {
 				t.Errorf("%.0f entered, want %.0f: z = %.1f", n[0].entered, want, z)
@@ -108,13 +112,13 @@ func TestTheCeilingIsKept(t *testing.T) {
 func TestABurst(t *testing.T) {
 	g, r := &Gate{}, seeded()
 	l := Limit{1, 80, endless}
-	run(g, r, l, time.Minute, stream{rps: 40})
-	n := run(g, r, l, 5*time.Second, stream{rps: 400})
+	run(g, r, l, time.Minute, stream{rps: 40, kind: Fresh})
+	n := run(g, r, l, 5*time.Second, stream{rps: 400, kind: Fresh})
 	if over := n[0].entered/80 - 5; over > 2 {
 		t.Errorf("%.1f s of the ceiling were let in beside it, want 2 at most", over)
 	}
-	run(g, r, l, 9*time.Second, stream{rps: 40})
-	after := run(g, r, l, time.Minute, stream{rps: 40})
+	run(g, r, l, 9*time.Second, stream{rps: 40, kind: Fresh})
+	after := run(g, r, l, time.Minute, stream{rps: 40, kind: Fresh})
 	if after[0].entered != after[0].asked {
 		t.Errorf("%v of %v enter ten seconds later", after[0].entered, after[0].asked)
 	}
@@ -127,7 +131,7 @@ func TestABurst(t *testing.T) {
 func TestNewOnesAreRefusedFirst(t *testing.T) {
 	g, r := &Gate{}, seeded()
 	l := Limit{1, 80, endless}
-	s := stream{rps: 240, underWay: 0.25} // 60 RPS of them
+	s := stream{rps: 240, underWay: 0.25, kind: Fresh} // 60 RPS of them
 	run(g, r, l, 10*time.Second, s)
 	n := run(g, r, l, time.Minute, s)
 	if n[0].ongoingEntered < 0.995*n[0].ongoing {
@@ -139,11 +143,26 @@ func TestNewOnesAreRefusedFirst(t *testing.T) {
 	}
 }
 
+// Who was refused comes back to what the others leave.
+func TestThoseWhoComeBackComeLast(t *testing.T) {
+	g, r := &Gate{}, seeded()
+	l := Limit{1, 80, endless}
+	streams := []stream{{rps: 50, kind: Fresh}, {rps: 200, kind: Back}}
+	run(g, r, l, 20*time.Second, streams...)
+	n := run(g, r, l, time.Minute, streams...)
+	if n[0].entered < 0.99*n[0].asked {
+		t.Errorf("%v of %v who ask for the first time entered", n[0].entered, n[0].asked)
+	}
+	if z := (n[1].entered - 30*60) / math.Sqrt(30*60); math.Abs(z) > 5 {
+		t.Errorf("%v who came back entered, want what is left, %v: z = %.1f", n[1].entered, 30*60, z)
+	}
+}
+
 // Who asks for less than its fair part gets all of it; the rest is shared alike.
 func TestTenantsAreServedFairly(t *testing.T) {
 	g, r := &Gate{}, seeded()
 	l := Limit{1, 90, endless}
-	streams := []stream{{tenant: 1, rps: 400}, {tenant: 2, rps: 60}, {tenant: 3, rps: 10}}
+	streams := []stream{{tenant: 1, rps: 400, kind: Fresh}, {tenant: 2, rps: 60, kind: Fresh}, {tenant: 3, rps: 10, kind: Fresh}}
 	run(g, r, l, 10*time.Second, streams...)
 	const lasts = time.Minute
 	n := run(g, r, l, lasts, streams...)
@@ -158,7 +177,7 @@ func TestTenantsAreServedFairly(t *testing.T) {
 // Engines that end everything at once serve more than the plan believes.
 func TestFastEnginesRefuseNobody(t *testing.T) {
 	g := &Gate{}
-	n := run(g, seeded(), Limit{1, 20, 5}, time.Minute, stream{rps: 200})
+	n := run(g, seeded(), Limit{1, 20, 5}, time.Minute, stream{rps: 200, kind: Fresh})
 	if n[0].entered != n[0].asked {
 		t.Errorf("%v of %v entered though five are open", n[0].entered, n[0].asked)
 	}
@@ -166,13 +185,13 @@ func TestFastEnginesRefuseNobody(t *testing.T) {
 
 func TestUnknownCeiling(t *testing.T) {
 	g, r := &Gate{}, seeded()
-	n := run(g, r, Limit{1, Unknown, endless}, time.Minute, stream{rps: 1000})
+	n := run(g, r, Limit{1, Unknown, endless}, time.Minute, stream{rps: 1000, kind: Fresh})
 	if n[0].entered != n[0].asked {
 		t.Errorf("%v of %v entered though no ceiling is known", n[0].entered, n[0].asked)
 	}
 	l := Limit{0.25, Unknown, endless}
-	run(g, r, l, 10*time.Second, stream{rps: 100})
-	n = run(g, r, l, time.Minute, stream{rps: 100})
+	run(g, r, l, 10*time.Second, stream{rps: 100, kind: Fresh})
+	n = run(g, r, l, time.Minute, stream{rps: 100, kind: Fresh})
 	if z := (n[0].entered - 0.25*n[0].asked) / math.Sqrt(0.25*0.75*n[0].asked); math.Abs(z) > 5 {
 		t.Errorf("%v of %v entered, want the plan's quarter: z = %.1f", n[0].entered, n[0].asked, z)
 	}
@@ -180,16 +199,16 @@ func TestUnknownCeiling(t *testing.T) {
 
 func TestCauses(t *testing.T) {
 	var g Gate
-	if ok, cause := g.Admit(0, false, 0.6, 0.5); ok || cause != Plan {
+	if ok, cause := g.Admit(0, Fresh, 0.6, 0.5); ok || cause != Plan {
 		t.Errorf("before the first step: %v, %v; want the plan's fraction to decide", ok, cause)
 	}
 	r := seeded()
-	run(&g, r, Limit{1, 10, endless}, 5*time.Second, stream{rps: 100})
-	if ok, cause := g.Admit(0, false, 0.999, 1); ok || cause != Burst {
+	run(&g, r, Limit{1, 10, endless}, 5*time.Second, stream{rps: 100, kind: Fresh})
+	if ok, cause := g.Admit(0, Fresh, 0.999, 1); ok || cause != Burst {
 		t.Errorf("in a burst: %v, %v", ok, cause)
 	}
-	run(&g, r, Limit{0.1, 10, endless}, 5*time.Second, stream{rps: 100})
-	if ok, cause := g.Admit(0, false, 0.999, 0.1); ok || cause != Plan {
+	run(&g, r, Limit{0.1, 10, endless}, 5*time.Second, stream{rps: 100, kind: Fresh})
+	if ok, cause := g.Admit(0, Fresh, 0.999, 0.1); ok || cause != Plan {
 		t.Errorf("by the plan: %v, %v", ok, cause)
 	}
 }
@@ -232,14 +251,14 @@ func TestFillLaws(t *testing.T) {
 func BenchmarkAdmit(b *testing.B) {
 	var g Gate
 	for b.Loop() {
-		g.Admit(7, false, 0.5, 1)
+		g.Admit(7, Fresh, 0.5, 1)
 	}
 }
 
 func BenchmarkStep(b *testing.B) {
 	var g Gate
 	for b.Loop() {
-		g.Admit(7, false, 0.5, 0.5)
+		g.Admit(7, Fresh, 0.5, 0.5)
 		g.Step(step, Limit{0.5, 10, endless})
 	}
 }
