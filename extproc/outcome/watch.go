@@ -62,8 +62,9 @@ func (r *Recorder) paced(e *entry, p place, w *watch, now time.Time) {
 const judgeEvery = 250 * time.Millisecond
 
 // Penalise judges engines anew, a few times a second until the context ends, and has
-// changes applied: what each penalised engine's weight is to be multiplied by.
-func (r *Recorder) Penalise(ctx context.Context, apply func(map[fleet.EngineID]float64)) error {
+// changes applied: what each penalised engine's weight is to be multiplied by. Strained
+// says which engines are in pools that are sent more than they can do.
+func (r *Recorder) Penalise(ctx context.Context, strained func() map[fleet.EngineID]bool, apply func(map[fleet.EngineID]float64)) error {
 	tick := time.NewTicker(judgeEvery)
 	defer tick.Stop()
 	for {
@@ -71,7 +72,7 @@ func (r *Recorder) Penalise(ctx context.Context, apply func(map[fleet.EngineID]f
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			if all, changed := r.judge(now); changed {
+			if all, changed := r.judge(now, strained()); changed {
 				apply(all)
 			}
 		}
@@ -79,9 +80,10 @@ func (r *Recorder) Penalise(ctx context.Context, apply func(map[fleet.EngineID]f
 }
 
 // judge returns what is to be applied, if it has changed.
-func (r *Recorder) judge(now time.Time) (map[fleet.EngineID]float64, bool) {
+func (r *Recorder) judge(now time.Time, strained map[fleet.EngineID]bool) (map[fleet.EngineID]float64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.book.Strained(now, strained)
 	if !r.book.Step(now) {
 		return nil, false
 	}

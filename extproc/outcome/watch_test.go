@@ -32,7 +32,7 @@ const well, sick = "10.0.0.1", "10.0.0.2"
 func penalties(t *testing.T, calm, then func(engine string, n int) lines) []fleet.Penalty {
 	t.Helper()
 	r := recorder()
-	if _, changed := r.judge(later(0)); changed {
+	if _, changed := r.judge(later(0), nil); changed {
 		t.Fatal("a penalty for nothing")
 	}
 	all := func(of func(string, int) lines, from, to int) {
@@ -42,7 +42,7 @@ func penalties(t *testing.T, calm, then func(engine string, n int) lines) []flee
 					r.receive(message(l), later(time.Duration(n)*time.Second))
 				}
 			}
-			r.judge(later(time.Duration(n)*time.Second + 250*time.Millisecond))
+			r.judge(later(time.Duration(n)*time.Second+250*time.Millisecond), nil)
 		}
 	}
 	all(calm, 0, 30)

@@ -75,6 +75,7 @@ type engine struct {
 	id     fleet.EngineID
 	pool   fleet.PoolID
 	joined time.Time // zero: with the first engines
+	strain time.Time // until when its first tokens are no sign
 	tests  [signals]test
 	times  [kinds]recent
 
@@ -149,7 +150,7 @@ func (b *Book) Time(id fleet.EngineID, k Kind, began time.Time, seconds float64)
 // headers have come nobody knows whether it will be a stream.
 func (b *Book) Waiting(id fleet.EngineID, began time.Time, seconds float64, stream bool) (late bool) {
 	e := b.engines[id]
-	if e == nil {
+	if e == nil || began.Before(e.strain) {
 		return false
 	}
 	first, whole := &e.times[FirstToken], &e.times[Whole]
@@ -168,9 +169,25 @@ func (b *Book) Waiting(id fleet.EngineID, began time.Time, seconds float64, stre
 	return late
 }
 
+// strainLasts is how long after a strain first tokens that come late are still taken for
+// its consequence.
+const strainLasts = 5 * time.Second
+
+// Strained takes which engines are in pools that are sent more than they can do. Where
+// first tokens come late at one of these, that is load, which admission, bounded load and
+// the plan see to: an engine that is sick as well shows it by its pace and its failures.
+func (b *Book) Strained(now time.Time, ids map[fleet.EngineID]bool) {
+	for id := range ids {
+		if e := b.engines[id]; e != nil {
+			e.strain = now.Add(strainLasts)
+		}
+	}
+}
+
 func (b *Book) judge(e *engine, k Kind, began time.Time, seconds float64) {
 	switch {
 	case !e.times[k].comparable():
+	case signalOf[k] == firstTokens && began.Before(e.strain):
 	case e.times[k].late(seconds):
 		e.mark(signalOf[k], began, faultOf[k])
 	default:

@@ -11,6 +11,45 @@ import (
 	"weir/fleet"
 )
 
+// First tokens of an engine in a strained pool are load; its failures are not.
+func TestStrained(t *testing.T) {
+	for _, strained := range []bool{false, true} {
+		b := NewBook()
+		b.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b", "c"}})
+		if strained {
+			b.Strained(date(0), map[fleet.EngineID]bool{"a": true})
+		}
+		say := func(e fleet.EngineID, from, to, seconds float64) {
+			for at := from; at < to; at += 0.1 {
+				b.Time(e, FirstToken, date(at), seconds)
+			}
+		}
+		for second := range 5 {
+			at := float64(second)
+			if second < 2 {
+				say("a", at, at+1, 0.1)
+			} else {
+				say("a", at, at+1, 1)
+			}
+			say("b", at, at+1, 0.1)
+			say("c", at, at+1, 0.1)
+			b.Step(date(at + 1))
+		}
+		if penalised := b.Of("a") < 1; penalised == strained {
+			t.Errorf("strained %v: penalised %v", strained, penalised)
+		}
+		for i := range 10 {
+			b.Outcome("a", date(5+float64(i)/10), fleet.Refused)
+			b.Outcome("b", date(5+float64(i)/10), fleet.Answered)
+			b.Outcome("c", date(5+float64(i)/10), fleet.Answered)
+		}
+		b.Step(date(6.5))
+		if b.Of("a") == 1 {
+			t.Errorf("strained %v: an engine that refuses is not penalised", strained)
+		}
+	}
+}
+
 // The middle of the others is their median, the upper one of two.
 func TestMiddleOfOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
