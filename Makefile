@@ -62,6 +62,14 @@ test-llama: setup ## Measure at length what conversations find in llama.cpp's KV
 test-capacity: setup ## Measure at length how a profile that promises too much is found out
 	WEIR_FIGURES=$(abspath out/test-capacity.json) go test -count=1 -v -timeout 20m -run TestOverstatedAtLength ./deploy
 
+# CHAOS="300 %" runs the scenarios whose names have that in them.
+CHAOS ?=
+
+.PHONY: chaos
+chaos: setup ## Let engines, regions and clients run wild, and measure what comes through
+	mkdir -p out
+	WEIR_FIGURES=$(abspath out/chaos.json) CHAOS="$(CHAOS)" go test -count=1 -v -timeout 60m -run TestChaosAtLength ./deploy
+
 # BENCH_FOR=10m measures for longer than half a minute.
 BENCH_FOR ?= 30s
 

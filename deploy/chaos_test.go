@@ -1,0 +1,441 @@
+package deploy
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"weir/fleet"
+)
+
+// sick is a scenario in which one engine of pool-east has a fault for a while.
+func sick(name, faults string, flags ...string) scenario {
+	return scenario{
+		name: name, load: 0.6, lasts: 20 * time.Second, after: 40 * time.Second, flags: flags, retry: true,
+		begin: func(c *chaos) { c.fault(c.engines("pool-east")[:1], faults) },
+		end:   func(c *chaos) { c.fault(c.engines("pool-east")[:1], `{}`) },
+		judge: func(c *chaos, f *figures) { c.shunned(f, c.engines("pool-east")[0]) },
+	}
+}
+
+// holdHeaders is for engines that hold a response's headers until its first token.
+const holdHeaders = "--hold-headers"
+
+// withoutLimits is a fleet that sheds nobody and tries as often as it likes: with
+// weir-extproc dead that leaves Envoy's weights alone.
+func withoutLimits(text string) string {
+	return strings.NewReplacer("capacity: 10 rps", "capacity: 1000 rps", "\nclasses:", "\noptions: {retryPercent: 100%, retryFloor: 100000}\n\nclasses:").Replace(text)
+}
+
+func unprotected(sc scenario) scenario {
+	begin := sc.begin
+	sc.name += ", protection off"
+	sc.edit = withoutLimits
+	sc.begin = func(c *chaos) {
+		for _, fe := range c.stage.Fleet.FrontEnds {
+			check(c.T, c.stage.Process("extproc-"+string(fe.ID)).Kill())
+		}
+		if begin != nil {
+			begin(c)
+		}
+	}
+	sc.judge = func(c *chaos, f *figures) { c.overload(f, false) }
+	return sc
+}
+
+func overloaded(name string, times float64) scenario {
+	return scenario{
+		name: name, load: 0.6, during: times, lasts: 40 * time.Second, after: 25 * time.Second, retry: true,
+		judge: func(c *chaos, f *figures) { c.overload(f, true) },
+	}
+}
+
+func scenarios() []scenario {
+	half := func(c *chaos) []fleet.EngineID {
+		return append(c.engines("pool-east")[:2:2], c.engines("pool-west")[:2]...)
+	}
+	return []scenario{
+		sick("ten times slower, headers at once", `{"slow":10}`),
+		sick("ten times slower, headers held", `{"slow":10}`, holdHeaders),
+		sick("stalled decode", `{"stallAfter":3}`),
+		sick("30 % answered 500", `{"errorRate":0.3}`),
+		sick("resets in mid-stream", `{"cutAfter":3}`),
+		sick("refused connections", `{"refuse":true}`),
+		sick("silent hang, headers at once", `{"hang":true}`),
+		sick("silent hang, headers held", `{"hang":true}`, holdHeaders),
+		{
+			name: "busy 503 with retry-after", load: 0.6, lasts: 20 * time.Second, after: 20 * time.Second, retry: true,
+			begin: func(c *chaos) {
+				c.fault(c.engines("pool-east")[:1], `{"errorRate":0.5,"errorStatus":503,"retryAfter":1}`)
+			},
+			end:   func(c *chaos) { c.fault(c.engines("pool-east")[:1], `{}`) },
+			judge: func(c *chaos, f *figures) { c.spared(f, c.engines("pool-east")[:1]) },
+		},
+		{
+			name: "all engines of a pool slow at once", load: 0.4, lasts: 25 * time.Second, after: 35 * time.Second, retry: true,
+			begin: func(c *chaos) { c.fault(c.engines("pool-east"), `{"slow":1.5}`) },
+			end:   func(c *chaos) { c.fault(c.engines("pool-east"), `{}`) },
+			judge: func(c *chaos, f *figures) { c.nobody(f) },
+		},
+		{
+			name: "half of all engines answer 500", load: 0.8, lasts: 40 * time.Second, after: 40 * time.Second, retry: true,
+			begin: func(c *chaos) { c.fault(half(c), `{"errorRate":1}`) },
+			end:   func(c *chaos) { c.fault(half(c), `{}`) },
+			judge: func(c *chaos, f *figures) { c.halved(f, half(c)) },
+		},
+		{
+			name: "half of all engines down", load: 0.8, lasts: 40 * time.Second, after: 40 * time.Second, retry: true,
+			begin: func(c *chaos) { c.kill(half(c)) },
+			end:   func(c *chaos) { c.revive(half(c)) },
+			judge: func(c *chaos, f *figures) { c.halved(f, half(c)) },
+		},
+		flapping(),
+		{
+			name: "a region lost", load: 0.8, lasts: 40 * time.Second, after: 40 * time.Second, retry: true,
+			begin: func(c *chaos) { c.kill(c.engines("pool-west")) },
+			end:   func(c *chaos) { c.revive(c.engines("pool-west")) },
+			judge: func(c *chaos, f *figures) { c.halved(f, c.engines("pool-west")) },
+		},
+		overloaded("demand 150 %", 1.5),
+		unprotected(overloaded("demand 150 %", 1.5)),
+		overloaded("demand 300 %", 3.2),
+		unprotected(overloaded("demand 300 %", 3.2)),
+		{
+			name: "a tenfold burst of five seconds", load: 0.3, during: 3, lasts: 5 * time.Second, after: 40 * time.Second, retry: true,
+			judge: func(c *chaos, f *figures) { c.burst(f) },
+		},
+		slowRecovery(),
+	}
+}
+
+// flapping is an engine that is slow every other three seconds.
+func flapping() scenario {
+	sc := sick("a flapping engine", `{"slow":10}`)
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	sc.begin = func(c *chaos) {
+		go func() {
+			defer close(done)
+			tick := time.NewTicker(3 * time.Second)
+			defer tick.Stop()
+			for i := 0; ; i++ {
+				setFaults(c.T, c.engines("pool-east")[0], fmt.Sprintf(`{"slow":%d}`, []int{10, 1}[i%2]))
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+			}
+		}()
+	}
+	sc.end = func(c *chaos) {
+		close(stop)
+		<-done
+		c.fault(c.engines("pool-east")[:1], `{}`)
+	}
+	sc.judge = func(c *chaos, f *figures) { c.flapped(f) }
+	return sc
+}
+
+// slowRecovery is an engine that comes back as slowly as it can.
+func slowRecovery() scenario {
+	sc := sick("a slow recovery", `{"slow":10}`)
+	sc.end = func(c *chaos) {
+		for _, slow := range []float64{6, 3, 2, 1.5, 1.2, 1} {
+			c.fault(c.engines("pool-east")[:1], fmt.Sprintf(`{"slow":%v}`, slow))
+			c.load.offer(c.Context(), c.scenario.load*chaosCapacityRps, 3*time.Second, uint64(100*slow))
+		}
+		c.ended = time.Now()
+	}
+	return sc
+}
+
+// TestChaos runs short ones of the scenarios.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	for _, sc := range scenarios() {
+		short := map[string]bool{
+			"ten times slower, headers held": true, "half of all engines down": true, "demand 300 %": true, "30 % answered 500": true,
+		}
+		if !short[sc.name] {
+			continue
+		}
+		t.Run(sc.name, func(t *testing.T) {
+			t.Skip("not yet")
+			runChaos(t, sc, &figures{})
+		})
+	}
+}
+
+// TestChaosAtLength runs all of them, one after the other, or those whose names have
+// $CHAOS in them, and writes what it measured to $WEIR_FIGURES.
+func TestChaosAtLength(t *testing.T) {
+	path := os.Getenv("WEIR_FIGURES")
+	if path == "" {
+		t.Skip("runs for half an hour: use make chaos")
+	}
+	f := &figures{Target: "chaos"}
+	for _, sc := range scenarios() {
+		if strings.Contains(sc.name, os.Getenv("CHAOS")) {
+			t.Run(sc.name, func(t *testing.T) { runChaos(t, sc, f) })
+		}
+	}
+	t.Log("\n" + f.table())
+	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check(t, f.write(path))
+}
+
+// table shows figures to people.
+func (f *figures) table() string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, x := range f.Figures {
+		verdict := map[bool]string{true: "holds", false: "MISSED"}[x.Holds]
+		if x.Bar == "" {
+			verdict = ""
+		}
+		fmt.Fprintf(w, "%s\t%.4g %s\t%s\t%s\t\n", x.What, x.Value, x.Unit, x.Bar, verdict)
+	}
+	w.Flush()
+	return text.String()
+}
+
+// shunned holds that an engine gets little while it is sick, and its part again soon
+// after.
+func (c *chaos) shunned(f *figures, e fleet.EngineID) {
+	c.Helper()
+	first := c.firstBad(e)
+	from, to := first.Add(3*time.Second), c.ended
+	f.atMost(c.say("share of its planned share, from 3 s after its first bad second"), c.shareOf(e, from, to), "of 1", 0.2)
+	f.tell(c.say("share of its planned share, in these 3 s"), c.shareOf(e, first, from), "of 1")
+	back := c.ended.Add(30 * time.Second)
+	f.atLeast(c.say("share of its planned share, from 30 s after recovery"), c.shareOf(e, back, c.closed), "of 1", 0.9)
+}
+
+// firstBad is the end of the first second in which the engine was sick and had requests.
+func (c *chaos) firstBad(e fleet.EngineID) time.Time {
+	for i := range c.arrivals {
+		if a := &c.arrivals[i]; a.Engine == e && a.Time.After(c.began) {
+			return a.Time.Add(time.Second)
+		}
+	}
+	return c.began
+}
+
+// shareOf is what an engine got of what it would have got well.
+func (c *chaos) shareOf(e fleet.EngineID, from, to time.Time) float64 {
+	n, _ := c.got([]fleet.EngineID{e}, from, to)
+	return n / c.planned(e, from, to)
+}
+
+// spared holds that engines that are only busy are not ejected or penalised.
+func (c *chaos) spared(f *figures, busy []fleet.EngineID) {
+	c.Helper()
+	f.atMost(c.say("engines ejected by Envoy"), c.ejections(), "", 0)
+	f.atLeast(c.say("share of its planned share, while it is busy"), c.shareOf(busy[0], c.began.Add(5*time.Second), c.ended), "of 1", 0.8)
+	f.atMost(c.say("penalised engines, at most"), c.penalised(c.began, c.ended), "", 0)
+}
+
+// ejections counts those of all Envoys and classes.
+func (c *chaos) ejections() float64 {
+	sum := 0
+	for _, fe := range c.stage.Fleet.FrontEnds {
+		for _, class := range c.stage.Fleet.Classes {
+			n, err := c.stage.Stat(c.Context(), string(fe.ID), "cluster."+string(class.ID)+".outlier_detection.ejections_enforced_total")
+			check(c.T, err)
+			sum += n
+		}
+	}
+	return float64(sum)
+}
+
+// nobody holds that nobody is penalised while everybody is slow.
+func (c *chaos) nobody(f *figures) {
+	c.Helper()
+	f.atMost(c.say("penalised engines, at most"), c.penalised(c.began, c.closed), "", 0)
+	f.atMost(c.say("engines ejected by Envoy"), c.ejections(), "", 0)
+}
+
+// penalised is how many engines were penalised at one moment, at most.
+func (c *chaos) penalised(from, to time.Time) float64 {
+	most := 0
+	for _, s := range c.seen.between(from, to) {
+		most = max(most, len(s.status.Penalties))
+	}
+	return float64(most)
+}
+
+// halved holds that retries do not overrun those that are left.
+func (c *chaos) halved(f *figures, gone []fleet.EngineID) {
+	c.Helper()
+	left := float64(8-len(gone)) * 10
+	most := 0.0
+	for from := c.began.Add(5 * time.Second); from.Add(10 * time.Second).Before(c.ended); from = from.Add(time.Second) {
+		n, all := c.got(gone, from, from.Add(10*time.Second))
+		most = max(most, (all-n)/10)
+	}
+	f.atMost(c.say("offered to the survivors over 10 s, at most, of what they can"), most/left, "of 1", 1.05)
+	attempts, requests := c.attempts(c.began, c.ended)
+	f.tell(c.say("attempts at engines for each request that reached one"), attempts/max(1, requests), "")
+	f.atMost(c.say("waiting in queues at the end of it"), c.waiting(c.ended.Add(-3*time.Second), c.ended), "requests", 4)
+	f.atMost(c.say("waiting in queues at the end"), c.waiting(c.closed.Add(-3*time.Second), c.closed), "requests", 4)
+	f.tell(c.say("goodput meanwhile, of what survivors can"), c.goodput(c.began.Add(10*time.Second), c.ended)/left, "of 1")
+}
+
+// attempts counts what reached engines in a time, and of how many requests.
+func (c *chaos) attempts(from, to time.Time) (attempts, requests float64) {
+	seen := map[string]bool{}
+	for i := range c.arrivals {
+		a := &c.arrivals[i]
+		if a.Time.Before(from) || !a.Time.Before(to) {
+			continue
+		}
+		attempts++
+		if id := a.Headers["x-test-id"]; !seen[id] {
+			seen[id] = true
+			requests++
+		}
+	}
+	return attempts, requests
+}
+
+// waiting is how many requests waited in queues in a time, on average.
+func (c *chaos) waiting(from, to time.Time) float64 {
+	sees := c.seen.between(from, to)
+	sum := 0.0
+	for _, s := range sees {
+		sum += s.waiting
+	}
+	return sum / max(1, float64(len(sees)))
+}
+
+// flapped holds that an engine which comes and goes is not trusted each time it comes.
+func (c *chaos) flapped(f *figures) {
+	c.Helper()
+	e := c.engines("pool-east")[0]
+	f.atMost(c.say("share of its planned share, from the second swing on"), c.shareOf(e, c.began.Add(9*time.Second), c.ended), "of 1", 0.5)
+	f.atLeast(c.say("share of its planned share, from 30 s after recovery"), c.shareOf(e, c.ended.Add(30*time.Second), c.closed), "of 1", 0.9)
+}
+
+// overload holds what is let in against what can be served. Without protection it is
+// only told.
+func (c *chaos) overload(f *figures, protected bool) {
+	c.Helper()
+	atLeast, atMost := f.atLeast, f.atMost
+	if !protected {
+		tell := func(what string, value float64, unit string, _ float64) { f.tell(what, value, unit) }
+		atLeast, atMost = tell, tell
+	}
+	settled := c.began.Add(15 * time.Second)
+	gold, goldShed := c.first(settled, c.ended, true)
+	basic, basicShed := c.first(settled, c.ended, false)
+	f.tell(c.say("first attempts of clients, of the capacity"), (gold+basic)/c.ended.Sub(settled).Seconds()/chaosCapacityRps, "of 1")
+	atLeast(c.say("goodput, of the capacity"), c.goodput(settled, c.ended)/chaosCapacityRps, "of 1", 0.95)
+	ttft := quantile(c.ttfts(settled, c.ended), 0.95)
+	f.tell(c.say("TTFT p95 of who is admitted"), ttft, "s")
+	atMost(c.say("TTFT p95 of who is admitted, of that at 90 % load"), ttft/ttftAtNinety(c), "of 1", 2)
+	f.tell(c.say("basic requests refused at first"), basicShed/basic, "of 1")
+	atMost(c.say("gold requests refused at first"), goldShed/gold, "of 1", 0)
+	cut, follow := c.cut()
+	f.tell(c.say("turns of conversations that had begun before"), follow, "")
+	atMost(c.say("of these refused in the end"), cut, "", 0)
+	atMost(c.say("requests refused from 10 s after it"), c.refusedFrom(c.ended.Add(10*time.Second)), "", 0)
+	atMost(c.say("waiting in queues from 10 s after it"), c.waiting(c.ended.Add(10*time.Second), c.closed), "requests", 4)
+	atMost(c.say("measured demand, off the first attempts by"), c.demandError(settled, c.ended), "of 1", 0.02)
+}
+
+// ninety is the TTFT's 95th percentile at 90 % load: measured once.
+var ninety float64
+
+func ttftAtNinety(c *chaos) float64 {
+	if ninety == 0 {
+		c.Run("at 90 % load", func(t *testing.T) {
+			calm := newChaos(t, scenario{name: "calm", load: 0.9, lasts: 20 * time.Second, after: time.Second})
+			calm.run()
+			ninety = quantile(calm.ttfts(calm.began, calm.ended), 0.95)
+		})
+	}
+	return ninety
+}
+
+// first counts the first attempts of a tier in a time, and those refused with a 429.
+func (c *chaos) first(from, to time.Time, gold bool) (n, refused float64) {
+	for i := range c.asked {
+		a := &c.asked[i]
+		if a.attempt > 0 || a.gold != gold || a.Sent.Before(from) || !a.Sent.Before(to) {
+			continue
+		}
+		n++
+		if a.Status == 429 {
+			refused++
+		}
+	}
+	return n, refused
+}
+
+// cut counts the turns of conversations that had begun before the overload, and those of
+// them that were not answered in the end.
+func (c *chaos) cut() (failed, turns float64) {
+	before := map[string]bool{}
+	for i := range c.asked {
+		if a := &c.asked[i]; a.turn == 0 && a.OK() && a.Sent.Before(c.began) {
+			before[a.name] = true
+		}
+	}
+	for id, ok := range outcomes(c.asked) {
+		name, _, _ := strings.Cut(id, "/")
+		if before[name] {
+			turns++
+			if !ok {
+				failed++
+			}
+		}
+	}
+	return failed, turns
+}
+
+// refusedFrom counts the first attempts that were refused from a time on.
+func (c *chaos) refusedFrom(from time.Time) float64 {
+	n := 0.0
+	for i := range c.asked {
+		if a := &c.asked[i]; a.attempt == 0 && a.Status == 429 && a.Sent.After(from) {
+			n++
+		}
+	}
+	return n
+}
+
+// demandError is how far the measured demand is from the first attempts of clients.
+func (c *chaos) demandError(from, to time.Time) float64 {
+	measured, sees := 0.0, c.seen.between(from, to)
+	for _, s := range sees {
+		for _, fe := range s.status.FrontEnds {
+			for _, st := range fe.Streams {
+				measured += st.DemandRps
+			}
+		}
+	}
+	measured /= max(1, float64(len(sees)))
+	gold, _ := c.first(from, to, true)
+	basic, _ := c.first(from, to, false)
+	asked := (gold + basic) / to.Sub(from).Seconds()
+	return math.Abs(measured-asked) / asked
+}
+
+// burst holds that a burst passes.
+func (c *chaos) burst(f *figures) {
+	c.Helper()
+	most := 0.0
+	for _, s := range c.seen.between(c.began, c.closed) {
+		most = max(most, s.waiting)
+	}
+	f.atMost(c.say("waiting in queues, at most"), most/chaosCapacityRps, "s of capacity", 3)
+	f.atMost(c.say("requests refused from 10 s after it"), c.refusedFrom(c.ended.Add(10*time.Second)), "", 0)
+	f.tell(c.say("TTFT p95 meanwhile"), quantile(c.ttfts(c.began, c.ended.Add(5*time.Second)), 0.95), "s")
+	f.tell(c.say("goodput meanwhile, of the capacity"), c.goodput(c.began, c.ended)/chaosCapacityRps, "of 1")
+}
