@@ -20,6 +20,9 @@ const (
 	// deathSigmas and deathSpare are what chance may add to the requests that are in
 	// flight at an engine when it dies.
 	deathSigmas, deathSpare = 4, 4
+	// burstSeconds is how much of the room may be taken at once, as time: a burst finds
+	// engines that have it to spare.
+	burstSeconds = 1
 )
 
 // RetryBudget bounds the retries of a class at one Envoy.
@@ -65,8 +68,9 @@ type Retries struct {
 // hold back the headers of streams are retried at less than the room, never at more.
 //
 // The floor is for the death of an engine, which loses in a moment all that it has in
-// flight: that, at the busiest Envoy, and what chance adds. It stands when the fleet
-// is full too. But as a rate it is far more than there is room for; so where more
+// flight: that, at the busiest Envoy, and what chance adds. Requests may come in a burst,
+// of which the mean tells nothing: where there is room, a second of it may be taken at
+// once. The rest stands when the fleet is full too. But as a rate it is far more than there is room for; so where more
 // fails, and for longer, than the death of one engine explains, the floor is what
 // retries of one engine's requests hold: rate × hold.
 func RetryBudgets(s *State, p *Plan, before map[Stream]Retries) map[Stream]Retries {
@@ -185,9 +189,12 @@ func (b *budgeting) decide(r *Route, to []landing, before Retries) Retries {
 	d.Short = failing > limit
 	hold := holdSeconds(r, &a)
 	d.Percent = percent(r, d.RoomRps*hold, a.InFlight, most.Percent)
-	floor := dies(a.InFlight * a.Busiest * engine)
-	if d.Short {
+	floor := max(dies(a.InFlight*a.Busiest*engine), math.Round(burstSeconds*d.RoomRps*a.Busiest))
+	switch {
+	case d.Short:
 		floor = max(1, math.Round(a.Rps*engine*hold*a.Busiest))
+	case r.DemandRps <= 0: // as for the percentage
+		floor = float64(most.Floor)
 	}
 	d.Floor = uint32(min(floor, float64(most.Floor)))
 	d.RetryBudget = settled(before, d.RetryBudget)

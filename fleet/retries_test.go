@@ -69,12 +69,12 @@ func TestRetryBudgets(t *testing.T) {
 		"full and small": {retryCase{demand: 8, capacity: 4, attempts: streams(8, 0)}, 0, 42, false, "no pool has room"},
 		"overfull":       {retryCase{demand: 20, shed: 12, capacity: 4, attempts: streams(8, 0)}, 0, 42, false, "sheds"},
 		// A stream whose requests end at once: all of its time is waiting.
-		"short requests": {retryCase{demand: 1, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 1, InFlight: 0.02, Busiest: 1}}, 50, 5, false, "room"},
+		"short requests": {retryCase{demand: 1, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 1, InFlight: 0.02, Busiest: 1}}, 50, 159, false, "room"},
 		"answers in one piece": {
 			retryCase{demand: 40, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 40, InFlight: 400, Busiest: 1, Whole: 1}},
 			50, 144, false, "room for 120.0", // at once: 120 rps × 10 s
 		},
-		"nobody asks": {retryCase{capacity: 80, attempts: streams(0, 0)}, 50, 4, false, "idle"},
+		"nobody asks": {retryCase{capacity: 80, attempts: streams(0, 0)}, 50, 256, false, "idle"},
 		// A quarter fails, in full pools, for the moment until the plan knows.
 		"one engine dead, full": {retryCase{demand: 8, capacity: 4, attempts: streams(8, 0.24), failed: 0.24}, 0, 42, false, "no pool"},
 		"half fails, with room": {retryCase{demand: 20, capacity: 80, attempts: streams(30, 0.5), failed: 0.5}, 0.29, 114, false, "room for 70.0"},
