@@ -13,7 +13,9 @@ import (
 // way round, the TTFT that is measured tells how utilised a replica is, and the
 // load that it carries meanwhile tells what it can carry: measured load / implied
 // utilisation is the capacity as the engines show it, in parts of what the profile
-// promises. A queue means that the utilisation is at least 1, whatever the TTFT.
+// promises. A queue that is longer than the profile itself tells of means that the
+// utilisation is at least 1, whatever the TTFT; and where engines tell that nothing waits
+// in them, a first token is late for another reason: its prompt was in no cache.
 //
 // What a step changes shows late: the plan must be made, sent and felt, and a queue
 // must drain. So each step rests on first tokens since the one before, and while a
@@ -92,7 +94,7 @@ func (e *evidence) implied(p *fleet.Profile, now float64) (float64, string) {
 	telling := e.ttftSamples >= minTTFTSamples && e.load >= tellingLoad
 	expected := p.TTFT.At(e.load / now)
 	switch {
-	case telling && e.ttftSeconds > expected*(1+ttftTolerance):
+	case telling && e.ttftSeconds > expected*(1+ttftTolerance) && !e.passes():
 		return min(now, e.load/utilisationAt(p.TTFT, e.ttftSeconds)),
 			fmt.Sprintf("TTFT is %.0f ms where the profile says %.0f ms at a load of %.0f %%", 1000*e.ttftSeconds, 1000*expected, 100*e.load)
 	case e.queue.seen && e.queue.standing >= queuedPerEngine+expectedQueue(p, e.load, now) && e.load >= queueLoad:
@@ -105,6 +107,10 @@ func (e *evidence) implied(p *fleet.Profile, now float64) (float64, string) {
 	}
 	return now, ""
 }
+
+// passes says that whatever comes is worked on at once, as engines tell: then a first
+// token that is late is none for want of capacity, but of something in a cache.
+func (e *evidence) passes() bool { return e.queue.seen && e.queue.standing < queuedPerEngine }
 
 // expectedQueue is how many requests wait at each engine where the profile holds: what a
 // first token takes longer than on an idle engine is spent waiting, at most (Little, "A

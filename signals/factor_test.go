@@ -75,14 +75,14 @@ func TestAQueueThatDrainsIsLeftToIt(t *testing.T) {
 		{20, 0.9, true}, {30, 0.81, true}, // it grows
 		{28, 0.729, true},                                     // by a hair less: that is no draining
 		{20, 0.729, true}, {5, 0.729, true}, {0, 0.729, true}, // it drains
-		{0, 0.6561, true}, // and the engines are slow even so
+		{0, 0.739, false}, // the engines are slow even so, and have nothing to work off
 	} {
 		slow.queue = queue{step.waiting, step.waiting, true}
 		if usedUp := f.observe(p, slow); math.Abs(f.value-step.want) > 1e-9 || usedUp != step.usedUp {
 			t.Errorf("with %v waiting the factor is %v, evidence used up: %v, want %v and %v", step.waiting, f.value, usedUp, step.want, step.usedUp)
 		}
 	}
-	if f.observe(p, evidence{load: 0.5, queue: queue{seen: true}}) || f.value <= 0.6561 {
+	if f.observe(p, evidence{load: 0.5, queue: queue{seen: true}}) || f.value <= 0.739 {
 		t.Errorf("with nothing against the profile the factor is %v, want it to rise, and evidence to gather", f.value)
 	}
 }
@@ -93,6 +93,18 @@ func TestFactorKeepsStillWhereTheProfileIsRight(t *testing.T) {
 		rounds(f, p, 100, 1, demand)
 		if math.Abs(f.value-1) > 1e-9 {
 			t.Errorf("at a load of %v the factor went to %v, want 1", demand, f.value)
+		}
+	}
+}
+
+// Where engines tell of no queue, late first tokens are none for want of capacity; where
+// they tell nothing, they are all there is to go by.
+func TestLateFirstTokensWithoutAQueue(t *testing.T) {
+	for told, want := range map[bool]float64{true: 1, false: 0.9} {
+		p, f := linear(), &factor{}
+		f.observe(p, evidence{load: 0.9, ttftSeconds: 5, ttftSamples: 100, queue: queue{seen: told}})
+		if f.value != want {
+			t.Errorf("engines tell of their queues, %v: the factor is %v, want %v", told, f.value, want)
 		}
 	}
 }
