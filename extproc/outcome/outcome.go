@@ -37,11 +37,11 @@ type Recorder struct {
 	places    atomic.Pointer[places]
 	metrics   metrics
 
-	mu        sync.Mutex // guards what follows: Envoy's workers each have a stream
-	open      open
-	sum       sum
-	book      *penalty.Book
-	penalised map[fleet.EngineID]bool // when it was last judged
+	mu      sync.Mutex // guards what follows: Envoy's workers each have a stream
+	open    open
+	sum     sum
+	book    *penalty.Book
+	applied map[fleet.EngineID]float64 // by the last judgement
 }
 
 // Answer is a response of OpenAI's Responses API, which the engine that made it keeps.

@@ -79,24 +79,27 @@ func (r *Recorder) Penalise(ctx context.Context, strained func() map[fleet.Engin
 	}
 }
 
-// judge returns what is to be applied, if it has changed.
+// judge returns what is to be applied, if it is another than the last time: because a
+// penalty has changed, or a view has taken its engine away.
 func (r *Recorder) judge(now time.Time, strained map[fleet.EngineID]bool) (map[fleet.EngineID]float64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.book.Strained(now, strained)
-	if !r.book.Step(now) {
+	r.book.Step(now)
+	all, penalties := map[fleet.EngineID]float64{}, r.book.Penalties()
+	for _, p := range penalties {
+		all[p.Engine] = p.Value
+	}
+	if maps.Equal(all, r.applied) {
 		return nil, false
 	}
-	all, began := map[fleet.EngineID]float64{}, r.penalised
-	r.penalised = map[fleet.EngineID]bool{}
-	for _, p := range r.book.Penalties() {
-		all[p.Engine] = p.Value
-		r.penalised[p.Engine] = true
-		if !began[p.Engine] {
+	for _, p := range penalties {
+		if _, lasts := r.applied[p.Engine]; !lasts {
 			r.metrics.penalties.WithLabelValues(string(p.Pool), string(p.Fault)).Inc()
 		}
 	}
-	r.metrics.penalise(r.book.Penalties())
+	r.applied = all
+	r.metrics.penalise(penalties)
 	return all, true
 }
 

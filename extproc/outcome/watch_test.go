@@ -6,6 +6,7 @@ import (
 	"time"
 
 	logv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/fleet"
 )
@@ -162,5 +163,40 @@ func TestEntriesThatComeTogether(t *testing.T) {
 	}
 	if len(r.open) != 1 {
 		t.Errorf("%d attempts are open", len(r.open))
+	}
+}
+
+// The penalty of an engine that stops serving ends, for whoever applied it, too: the
+// engine that comes back under its address is another.
+func TestPenaltiesEndWithTheirEngine(t *testing.T) {
+	t.Parallel()
+	const engine = sick + ":80"
+	r, applied := recorder(), map[fleet.EngineID]float64{}
+	now := 0
+	judge := func() {
+		now++
+		if all, changed := r.judge(later(time.Duration(now)*judgeEvery), nil); changed {
+			applied = all
+		}
+	}
+	shown := func() float64 { return testutil.ToFloat64(r.metrics.penalised.WithLabelValues("a")) }
+	judge()
+	for n := range 8 {
+		when := began(time.Duration(n) * judgeEvery)
+		r.receive(message(line(attemptEnd, at(well), when, whole, decoded(time.Second), numbered(well, n))), noon)
+		r.receive(message(line(attemptEnd, at(sick), when, connectFailure, numbered(sick, n))), noon)
+		judge()
+	}
+	if applied[engine] == 0 || shown() != 1 {
+		t.Fatalf("applied %v, %v shown: want a penalty", applied, shown())
+	}
+	crashed := view()
+	crashed.Classes[0].Pools[0].Engines[1].Readiness = fleet.Unready
+	for _, v := range []*fleet.View{crashed, view()} {
+		r.Swap(v)
+		judge()
+		if len(applied) != 0 || shown() != 0 {
+			t.Fatalf("applied %v, %v shown: want none", applied, shown())
+		}
 	}
 }

@@ -48,8 +48,8 @@ func usual(s signal, rates []float64, own float64) float64 {
 	return rates[0]
 }
 
-// decide sets the penalties of a pool, and says whether one has changed.
-func decide(p []*engine, now time.Time) (changed bool) {
+// decide sets the penalties of a pool.
+func decide(p []*engine, now time.Time) {
 	var suspects []*engine
 	values := map[*engine]float64{}
 	for _, e := range p {
@@ -68,9 +68,8 @@ func decide(p []*engine, now time.Time) (changed bool) {
 		}
 	}
 	for _, e := range p {
-		changed = e.set(cmp.Or(values[e], 1), now) || changed
+		e.set(cmp.Or(values[e], 1), now)
 	}
-	return changed
 }
 
 func (e *engine) first() int {
@@ -146,7 +145,7 @@ func (e *engine) standsOut(s signal, p []*engine, now time.Time) bool {
 }
 
 // set makes a penalty that of the engine.
-func (e *engine) set(value float64, now time.Time) (changed bool) {
+func (e *engine) set(value float64, now time.Time) {
 	switch {
 	case value < 1 && e.value == 1:
 		e.since = now
@@ -158,7 +157,5 @@ func (e *engine) set(value float64, now time.Time) (changed bool) {
 	case value == 1 && now.Sub(e.lifted) > relapse:
 		e.relapses = 0
 	}
-	changed = value != e.value
 	e.value = value
-	return changed
 }

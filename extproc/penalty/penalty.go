@@ -202,9 +202,8 @@ func (b *Book) Stalled(id fleet.EngineID, began time.Time) {
 	}
 }
 
-// Step brings all up to date, and says whether a penalty has changed. It is to be called
-// about four times a second.
-func (b *Book) Step(now time.Time) (changed bool) {
+// Step brings all up to date. It is to be called about four times a second.
+func (b *Book) Step(now time.Time) {
 	elapsed := now.Sub(b.stepped)
 	if b.stepped.IsZero() {
 		elapsed = 0
@@ -215,9 +214,8 @@ func (b *Book) Step(now time.Time) (changed bool) {
 			e.fade(elapsed)
 		}
 		compare(p, now)
-		changed = decide(p, now) || changed
+		decide(p, now)
 	}
-	return changed
 }
 
 // Of returns what an engine's weight is to be multiplied by, 0 < p ≤ 1.
