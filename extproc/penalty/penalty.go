@@ -204,13 +204,14 @@ func (b *Book) Stalled(id fleet.EngineID, began time.Time) {
 
 // Step brings all up to date. It is to be called about four times a second.
 func (b *Book) Step(now time.Time) {
-	elapsed := now.Sub(b.stepped)
+	elapsed := max(0, now.Sub(b.stepped))
 	if b.stepped.IsZero() {
 		elapsed = 0
 	}
 	b.stepped = now
 	for _, p := range b.pools {
 		for _, e := range p {
+			e.setBack(now)
 			e.fade(elapsed)
 		}
 		compare(p, now)

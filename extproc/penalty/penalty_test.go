@@ -50,6 +50,50 @@ func TestStrained(t *testing.T) {
 	}
 }
 
+// When the clock is set back, engines are judged as ever, also one that was in trouble, or
+// in a pool that was strained.
+func TestClockIsSetBack(t *testing.T) {
+	for _, back := range []float64{0, 0.4, 3, 10, 3600} {
+		for _, before := range []int{0, 1} {
+			for _, slow := range []bool{false, true} {
+				b := NewBook()
+				b.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b", "c"}})
+				for at := range 20 {
+					someGoWrong(b, float64(at), 0, slow)
+				}
+				b.Strained(date(18), map[fleet.EngineID]bool{"a": true})
+				someGoWrong(b, 20, before, slow)
+				for at := range 8 { // the strain counts for five at most
+					someGoWrong(b, 21-back+float64(at), 5, slow)
+				}
+				if b.Of("a") == 1 || b.Of("b") < 1 || b.Of("c") < 1 {
+					t.Errorf("set back by %v s, slow %v, %d of five bad before: penalties %v", back, slow, before, b.Penalties())
+				}
+			}
+		}
+	}
+}
+
+// someGoWrong has three engines have twenty requests each in a second: of five of the
+// first one some are slow, or fail.
+func someGoWrong(b *Book, second float64, ofFive int, slow bool) {
+	for i := range 20 {
+		began := date(second + float64(i)/20)
+		for _, e := range []fleet.EngineID{"a", "b", "c"} {
+			seconds, outcome := 0.1, fleet.Answered
+			switch bad := e == "a" && i%5 < ofFive; {
+			case bad && slow:
+				seconds = 1
+			case bad:
+				outcome = fleet.Refused
+			}
+			b.Time(e, FirstToken, began, seconds)
+			b.Outcome(e, began, outcome)
+		}
+	}
+	b.Step(date(second + 1))
+}
+
 // The middle of the others is their median, the upper one of two.
 func TestMiddleOfOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

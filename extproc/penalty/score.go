@@ -91,6 +91,19 @@ func (e *engine) mark(s signal, began time.Time, fault fleet.Fault) {
 	t.fault = fault
 }
 
+// setBack forgets what is of a time yet to come, if the clock was set back: it would hide
+// what happens until then. Scores stay.
+func (e *engine) setBack(now time.Time) {
+	for s := range e.tests {
+		if t := &e.tests[s]; t.window.ahead(now) {
+			t.window, t.began = window{}, now
+		}
+	}
+	if e.strain.After(now.Add(strainLasts)) {
+		e.strain = now
+	}
+}
+
 // fade forgets a part of everything.
 func (e *engine) fade(elapsed time.Duration) {
 	for s := range e.tests {

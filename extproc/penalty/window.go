@@ -39,6 +39,9 @@ func (w *window) add(began time.Time, bad bool) {
 	}
 }
 
+// ahead says whether the window has marks of a time that is yet to come.
+func (w *window) ahead(now time.Time) bool { return w.newest > slotOf(now)+1 }
+
 // last is when the latest request began that has a mark, or a little earlier.
 func (w *window) last() time.Time { return time.Unix(0, w.newest*int64(slot)) }
 
