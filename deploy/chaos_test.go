@@ -377,6 +377,15 @@ func (c *chaos) overloadInShort(f *figures) {
 	f.atLeast(c.say("basic requests refused at first"), basicShed, "", 100)
 	cut, _ := c.cut()
 	f.atMost(c.say("turns of conversations that had begun before, refused in the end"), cut, "", 0)
+	for _, why := range []string{"burst", "plan"} {
+		n := 0.0
+		for i := range c.asked {
+			if a := &c.asked[i]; a.Status == 429 && a.Header.Get("x-weir-shed-reason") == why {
+				n++
+			}
+		}
+		f.atLeast(c.say("refused for the reason "+why), n, "", 1)
+	}
 }
 
 // ninety is the TTFT's 95th percentile at 90 % load: measured once.

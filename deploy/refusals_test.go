@@ -129,6 +129,9 @@ func TestSheddingRefusesTheFraction(t *testing.T) {
 				}
 				refused++
 				mustRefuse(t, r, 429)
+				if why := r.Header.Values("x-weir-shed-reason"); len(why) != 1 || why[0] != "plan" {
+					t.Errorf("a 429 says %q for a reason, want plan", why)
+				}
 				if after, err := strconv.Atoi(r.Header.Get("retry-after")); err != nil || after < 1 {
 					t.Errorf("a 429 says retry-after %q, want seconds", r.Header.Get("retry-after"))
 				}

@@ -200,6 +200,7 @@ func upstreamFilters() []*hcmv3.HttpFilter {
 		filter("strip", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 			RequestMutations:         []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)},
 			RequestTrailersMutations: []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)},
+			ResponseMutations:        []*mutationv3.HeaderMutation{removePrefix(HeaderPrefix)}, // in whose name is it said?
 		}}),
 		filter("envoy.filters.http.upstream_codec", &codecv3.UpstreamCodec{}),
 	}

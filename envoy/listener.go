@@ -226,11 +226,15 @@ func skip() *matcherv3.Matcher_OnMatch {
 // discreetFilter strips our headers from responses. It stands before pickFilter,
 // and so comes after it on the way back: that one tells the client the address of
 // its engine, in a header that a route cannot remove. After that comes what clients are
-// told: how many engines were asked, and, where the fleet file has it told, the
+// told: why it is to come again, how many engines were asked, and, where the fleet file has it told, the
 // decision, of which there is nothing to tell where weir-extproc did not decide.
 func discreetFilter(v *fleet.View) *hcmv3.HttpFilter {
+	const kept = "weir-kept"
 	mutations := []*mutationv3.HeaderMutation{
+		setHeader(kept, "%RESP("+HeaderShedReason+")%"), // an engine cannot set it: upstreamFilters
 		removePrefix(HeaderPrefix),
+		setHeader(HeaderShedReason, "%RESP("+kept+")%"),
+		removePrefix(kept),
 		removePrefix("x-envoy-"),
 		setHeader(HeaderAttempts, "%UPSTREAM_REQUEST_ATTEMPT_COUNT%"),
 	}
