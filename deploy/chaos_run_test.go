@@ -81,6 +81,7 @@ func (c *chaos) run() {
 	c.Helper()
 	sc, ctx := c.scenario, c.Context()
 	c.seen = watch(ctx, c.stage)
+	c.Cleanup(c.seen.close)
 	usual := sc.load * chaosCapacityRps
 	c.started = time.Now()
 	c.load.offer(ctx, usual, cmp.Or(sc.warm, 16*time.Second), 1)

@@ -19,8 +19,9 @@ const (
 	// usualRetryAfter is when who is refused may come back, where the plan does not say:
 	// after a few plans.
 	usualRetryAfter = 5 // seconds
-	// late is how long after its time a client that was refused is expected back.
-	late = 2 // seconds
+	// late is how long after its time a client that was refused is expected back, and
+	// early how long before.
+	late, early = 3, 1 // seconds
 )
 
 // enters says whether a request may enter, and words the refusal if not. Which
@@ -80,10 +81,16 @@ func (t *tally) retryAfterSeconds() int {
 	return usualRetryAfter
 }
 
-// cameBack says whether the conversation was refused a moment ago: it is no new demand.
+// cameBack says whether the conversation was refused and comes again when it was told to:
+// that is no new demand. Sooner it may be another request of the same name, as some name
+// their user.
 func (t *Table) cameBack(d *decision) bool {
 	name := d.class.nameOf(d)
-	return name != 0 && t.refused.has(name, t.clock.Load())
+	if name == 0 {
+		return false
+	}
+	left := t.refused.left(name, t.clock.Load())
+	return left > 0 && left <= late+early
 }
 
 // remember notes which conversations are under way, and which were asked to come again.
@@ -118,13 +125,16 @@ func (s *Server) stepAt(now time.Time) {
 
 func (l *ledger) step(t *Table, now time.Time) {
 	passed := now.Sub(l.stepped)
-	l.stepped = now
-	if passed > time.Second { // it was asleep, or this is the first: nothing can be said of that time
+	if l.stepped.IsZero() {
 		passed = gateStep
 	}
+	l.stepped = now
 	for _, c := range t.classes {
 		limit := gate.Limit{Planned: c.admitted, CeilingRps: gate.Unknown, Open: float64(c.tally.open.Load())}
-		if told := l.admissionOf(c.id); told != nil {
+		told := l.admissionOf(c.id)
+		if told == nil {
+			c.tally.retryAfter.Store(0)
+		} else {
 			c.tally.retryAfter.Store(int64(told.RetryAfterSeconds))
 			if told.CeilingRps.Known {
 				limit.CeilingRps = told.CeilingRps.Value * l.share

@@ -27,18 +27,21 @@ func word(key uint64, until int64) uint64 {
 func (r *recent) set(key uint64) *[recentWays]atomic.Uint64 { return &r.sets[key%recentSets] }
 
 // has says whether a key is remembered.
-func (r *recent) has(key uint64, now int64) bool {
+func (r *recent) has(key uint64, now int64) bool { return r.left(key, now) > 0 }
+
+// left is for how many seconds more a key is remembered; 0: it is not.
+func (r *recent) left(key uint64, now int64) int64 {
 	if r == nil {
-		return false
+		return 0
 	}
 	key = mix(key)
 	set := r.set(key)
 	for i := range set {
-		if w := set[i].Load(); w>>(64-tagBits) == key>>tagBits && int64(w&timeMask) > now {
-			return true
+		if w := set[i].Load(); w>>(64-tagBits) == key>>tagBits {
+			return max(0, int64(w&timeMask)-now)
 		}
 	}
-	return false
+	return 0
 }
 
 // keep remembers a key until a time, in place of the one that ends first if need be.

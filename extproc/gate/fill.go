@@ -40,8 +40,12 @@ func levelOf(want, have *[Buckets]float64, total, most float64) float64 {
 	return low
 }
 
-// part is which part of what is asked for is granted. Who asks for nothing yet may.
-func part(granted, asked float64) float64 {
+// part is which part of what is asked for is granted, of a total. Who has asked for nothing
+// yet may, where anybody may.
+func part(granted, asked, total float64) float64 {
+	if total <= 0 {
+		return 0
+	}
 	if asked <= 0 {
 		return 1
 	}

@@ -35,6 +35,9 @@ const (
 	// ceiling, and leastDepth in requests: at few requests a second chance makes bunches.
 	depth      = 0.25 // seconds
 	leastDepth = 20
+	// spared is how much longer the virtual queue must be, as time at the ceiling, before
+	// conversations that are under way are cut for its sake.
+	spared = 10 // seconds
 	// drain is the time in which what is above depth shall drain.
 	drain = 2 // seconds
 	// leastServed is the part of the ceiling that is let in however long the queue is.
@@ -84,7 +87,9 @@ const (
 type Gate struct {
 	asked   [kinds][Buckets]atomic.Uint32 // since the last step
 	entered atomic.Uint64                 // likewise
+	_       [64]byte                      // the counts are written by all, what follows is read by all
 	verdict atomic.Pointer[verdict]       // nil: there is none
+	_       [64]byte
 
 	// The rest belongs to who steps.
 	rates   [kinds][Buckets]float64 // RPS asked for
@@ -194,8 +199,9 @@ func (g *Gate) targets(l Limit, total float64) (ofOngoing, ofAll float64) {
 	if l.CeilingRps < 0 {
 		return l.Planned * total, l.Planned * total
 	}
-	excess := max(0, g.backlog-allowed(l.CeilingRps))
-	return l.CeilingRps, max(leastServed*l.CeilingRps, l.CeilingRps-excess/drain)
+	least, excess := leastServed*l.CeilingRps, max(0, g.backlog-allowed(l.CeilingRps))
+	cut := max(0, excess-spared*l.CeilingRps)
+	return max(least, l.CeilingRps-cut/drain), max(least, l.CeilingRps-excess/drain)
 }
 
 // judge settles which part of each bucket may enter from here on.
@@ -206,9 +212,9 @@ func (g *Gate) judge(v *verdict, ofOngoing, ofAll, seconds float64, last *verdic
 	third := fill(&g.rates[Back], &second, ofAll)
 	least := 1.0
 	for b := range Buckets {
-		v.part[Ongoing][b] = part(first[b], g.rates[Ongoing][b])
-		v.part[Fresh][b] = part(second[b]-first[b], g.rates[Fresh][b])
-		v.part[Back][b] = part(third[b]-second[b], g.rates[Back][b])
+		v.part[Ongoing][b] = part(first[b], g.rates[Ongoing][b], ofOngoing)
+		v.part[Fresh][b] = part(second[b]-first[b], g.rates[Fresh][b], ofAll)
+		v.part[Back][b] = part(third[b]-second[b], g.rates[Back][b], ofAll)
 		for kind := range kinds {
 			if last != nil {
 				v.part[kind][b] = min(v.part[kind][b], last.part[kind][b]+rise*seconds)

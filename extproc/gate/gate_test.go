@@ -183,6 +183,44 @@ func TestFastEnginesRefuseNobody(t *testing.T) {
 	}
 }
 
+// A limit of nothing lets nobody in, though nobody asked for long.
+func TestNothingMayEnter(t *testing.T) {
+	g := &Gate{}
+	l := Limit{0, 0, endless}
+	for range 100 {
+		g.Step(step, l)
+	}
+	for _, kind := range []Kind{Ongoing, Fresh, Back} {
+		if ok, _ := g.Admit(3, kind, 0, 0); ok {
+			t.Errorf("a request of kind %d entered", kind)
+		}
+	}
+}
+
+// Conversations that are under way are cut when they alone are too many.
+func TestTooManyUnderWay(t *testing.T) {
+	g, r := &Gate{}, seeded()
+	l := Limit{1, 80, endless}
+	n := run(g, r, l, 2*time.Minute, stream{rps: 160, kind: Ongoing})
+	if over := n[0].entered/80 - 120; over > 16 {
+		t.Errorf("%.1f s of the ceiling entered beside it", over)
+	}
+	// All of one name share one draw: in one way or another the queue stays bounded.
+	g = &Gate{}
+	entered := 0.0
+	for range 1200 {
+		for range 16 {
+			if ok, _ := g.Admit(0, Ongoing, 0.3, 1); ok {
+				entered++
+			}
+		}
+		g.Step(step, l)
+	}
+	if over := entered/80 - 120; over > 16 {
+		t.Errorf("of one name %.1f s of the ceiling entered beside it", over)
+	}
+}
+
 func TestUnknownCeiling(t *testing.T) {
 	g, r := &Gate{}, seeded()
 	n := run(g, r, Limit{1, Unknown, endless}, time.Minute, stream{rps: 1000, kind: Fresh})
