@@ -24,6 +24,17 @@ func sick(name, faults string, flags ...string) scenario {
 	}
 }
 
+// stuck is a scenario in which the engine is restarted in the end: what it has begun would
+// else hold its places until clients give up.
+func stuck(name, faults string, flags ...string) scenario {
+	sc := sick(name, faults, flags...)
+	sc.end = func(c *chaos) {
+		c.kill(c.engines("pool-east")[:1])
+		c.revive(c.engines("pool-east")[:1])
+	}
+	return sc
+}
+
 // holdHeaders is for engines that hold a response's headers until its first token.
 const holdHeaders = "--hold-headers"
 
@@ -63,12 +74,12 @@ func scenarios() []scenario {
 	return []scenario{
 		sick("ten times slower, headers at once", `{"slow":10}`),
 		sick("ten times slower, headers held", `{"slow":10}`, holdHeaders),
-		sick("stalled decode", `{"stallAfter":3}`),
+		stuck("stalled decode", `{"stallAfter":3}`),
 		sick("30 % answered 500", `{"errorRate":0.3}`),
 		sick("resets in mid-stream", `{"cutAfter":3}`),
 		sick("refused connections", `{"refuse":true}`),
-		sick("silent hang, headers at once", `{"hang":true}`),
-		sick("silent hang, headers held", `{"hang":true}`, holdHeaders),
+		stuck("silent hang, headers at once", `{"hang":true}`),
+		stuck("silent hang, headers held", `{"hang":true}`, holdHeaders),
 		{
 			name: "busy 503 with retry-after", load: 0.6, lasts: 20 * time.Second, after: 20 * time.Second, retry: true,
 			begin: func(c *chaos) {

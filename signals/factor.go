@@ -99,7 +99,7 @@ func (e *evidence) implied(p *fleet.Profile, now float64) (float64, string) {
 			fmt.Sprintf("TTFT is %.0f ms where the profile says %.0f ms at a load of %.0f %%", 1000*e.ttftSeconds, 1000*expected, 100*e.load)
 	case e.queue.seen && e.queue.standing >= queuedPerEngine+expectedQueue(p, e.load, now) && e.load >= queueLoad:
 		return min(now, e.load) * (1 - stepDown), // less than what makes a queue; how much less shows when it settles
-			fmt.Sprintf("%.1f requests wait at each engine at a load of %.0f %%", e.queue.standing, 100*e.load)
+			fmt.Sprintf("%.1f requests wait at most engines at a load of %.0f %%", e.queue.standing, 100*e.load)
 	case now < 1 && (e.queue.seen || telling):
 		return 1, "" // nothing speaks against the profile any more
 	case telling && e.load/now > 1-stepUp:

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -175,6 +176,30 @@ func TestUtilisationAtInvertsTheCurve(t *testing.T) {
 	for seconds, want := range map[float64]float64{0.2: 0.5, 0.4: 0.75, 0.6: 1, 1: 1.5, 0.1: 0.01, 1e9: 10} {
 		if got := utilisationAt(c, seconds); math.Abs(got-want) > 1e-9 {
 			t.Errorf("utilisation at %v s is %v, want %v", seconds, got, want)
+		}
+	}
+}
+
+// One engine that hangs has a queue; the pool has one when most of them do.
+func TestThePoolsQueueIsThatOfMost(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		waiting []float64
+		want    float64
+	}{
+		{[]float64{0, 0, 0, 40}, 0}, {[]float64{0, 40}, 0}, {[]float64{40}, 40}, {[]float64{3, 4, 5, 40}, 4}, {[]float64{3, 5, 40}, 5},
+	} {
+		p := &pool{engines: map[fleet.EngineID]*engine{}}
+		for i, n := range c.waiting {
+			e := &engine{}
+			e.told.moved = now
+			for age := queueStands; age >= 0; age -= queueStands / 4 {
+				e.told.waiting = append(e.told.waiting, waiting{now.Add(-age), n})
+			}
+			p.engines[fleet.EngineID(rune('a'+i))] = e
+		}
+		if got := p.queue(now); got != (queue{c.want, c.want, true}) {
+			t.Errorf("with %v waiting: %+v, want %v", c.waiting, got, c.want)
 		}
 	}
 }

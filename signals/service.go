@@ -1,6 +1,7 @@
 package signals
 
 import (
+	"slices"
 	"time"
 
 	"weir/fleet"
@@ -129,19 +130,20 @@ func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.P
 	return st
 }
 
-// queue is the mean queue of the engines that tell and are not unready.
+// queue is what waits at the engines that tell and are not unready: the median, of two the
+// shorter. One engine that hangs has a queue, and the pool is not short of others for it.
 func (p *pool) queue(now time.Time) queue {
-	var sum queue
-	n := 0.0
+	var standing, newest []float64
 	for _, e := range p.engines {
 		if q := e.told.queue(now); q.seen && e.verdict != fleet.Unready {
-			sum.standing += q.standing
-			sum.newest += q.newest
-			n++
+			standing, newest = append(standing, q.standing), append(newest, q.newest)
 		}
 	}
+	n := len(standing)
 	if n == 0 {
 		return queue{}
 	}
-	return queue{sum.standing / n, sum.newest / n, true}
+	slices.Sort(standing)
+	slices.Sort(newest)
+	return queue{standing[(n-1)/2], newest[(n-1)/2], true}
 }
