@@ -29,7 +29,7 @@ type scenario struct {
 	name   string
 	short  bool          // it is over too soon for figures that take time
 	load   float64       // that is usual, as part of the capacity
-	warm   time.Duration // until things are as usual; 0: 16 s
+	warm   time.Duration // until things are as usual; 0: 10 s
 	during float64       // and while it lasts; 0: as usual
 	lasts  time.Duration // the disturbance
 	after  time.Duration // it is watched for so long once that is over
@@ -84,7 +84,7 @@ func (c *chaos) run() {
 	c.Cleanup(c.seen.close)
 	usual := sc.load * chaosCapacityRps
 	c.started = time.Now()
-	c.load.offer(ctx, usual, cmp.Or(sc.warm, 16*time.Second), 1)
+	c.load.offer(ctx, usual, cmp.Or(sc.warm, 10*time.Second), 1)
 	c.began = time.Now()
 	if sc.begin != nil {
 		sc.begin(c)
