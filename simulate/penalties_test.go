@@ -112,9 +112,8 @@ func (l *loops) run(until, rps float64) {
 			happens()
 		}
 		delete(l.coming, at)
-		if l.book.Step(date(l.now)) {
-			l.penalise()
-		}
+		l.book.Step(date(l.now))
+		l.penalise()
 	}
 }
 
