@@ -22,6 +22,7 @@ const (
 	classesKey    = "classes"     // by ID
 	ceilingKey    = "ceiling_rps" // absent: not known
 	retryAfterKey = "retry_after" // seconds
+	shortKey      = "short"       // absent: false
 )
 
 // EncodeAdmissions writes what each front-end may let in as an RTDS layer.
@@ -46,6 +47,9 @@ func encodeAdmission(a *fleet.Admission) (*runtimev3.Runtime, error) {
 		fields := map[string]*structpb.Value{retryAfterKey: structpb.NewNumberValue(c.RetryAfterSeconds)}
 		if c.CeilingRps.Known {
 			fields[ceilingKey] = structpb.NewNumberValue(c.CeilingRps.Value)
+		}
+		if c.Short {
+			fields[shortKey] = structpb.NewBoolValue(true)
 		}
 		classes[string(c.Class)] = structpb.NewStructValue(&structpb.Struct{Fields: fields})
 	}
@@ -77,7 +81,7 @@ func DecodeAdmission(layers []*runtimev3.Runtime) *fleet.Admission {
 	for id, v := range fields[classesKey].GetStructValue().GetFields() {
 		c := fleet.ClassAdmission{Class: fleet.ClassID(id)}
 		of := v.GetStructValue().GetFields()
-		c.RetryAfterSeconds = of[retryAfterKey].GetNumberValue()
+		c.RetryAfterSeconds, c.Short = of[retryAfterKey].GetNumberValue(), of[shortKey].GetBoolValue()
 		if ceiling, known := of[ceilingKey]; known {
 			c.CeilingRps = fleet.Known(ceiling.GetNumberValue())
 		}

@@ -23,6 +23,7 @@ func TestAdmissionSurvivesTheRoundTrip(t *testing.T) {
 		for _, class := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-c]`), 0, 3, rapid.ID).Draw(t, "classes") {
 			want.Classes = append(want.Classes, fleet.ClassAdmission{
 				Class: fleet.ClassID(class), CeilingRps: anyAmount(t), RetryAfterSeconds: rapid.Float64Range(0, 100).Draw(t, "after"),
+				Short: rapid.Bool().Draw(t, "short"),
 			})
 		}
 		layers, err := envoy.EncodeAdmissions(map[fleet.FrontEndID]*fleet.Admission{"east": want})

@@ -25,6 +25,7 @@ type ClassAdmission struct {
 	Class             ClassID
 	CeilingRps        Amount  // that can be served of it, at all Envoys of the front-end together
 	RetryAfterSeconds float64 // when who is refused may come back at the earliest
+	Short             bool    // the plan refuses a part of it for want of capacity; a limit alone is none
 }
 
 const (
@@ -78,6 +79,7 @@ func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 		admission := ClassAdmission{Class: r.Class, RetryAfterSeconds: r.retryAfter()}
 		if !s.Fleet.Options.DeclaredOnly { // else the file's demand rules, and is not what comes
 			admission.CeilingRps = withinLimit(s, plan, r, spare.ceiling(r, c.Priority))
+			admission.Short = short(s, plan, r)
 		}
 		a.Classes = append(a.Classes, admission)
 	}
@@ -92,16 +94,29 @@ func withinLimit(s *State, plan *Plan, r *Route, ceiling Amount) Amount {
 	if limit == nil || !ceiling.Known {
 		return ceiling
 	}
-	admitted := 0.0
-	for i := range plan.Routes {
-		if other := &plan.Routes[i]; other.Class == r.Class {
-			admitted += other.DemandRps - other.ShedRps
-		}
-	}
+	admitted := plan.admittedRps(r.Class)
 	if admitted > limit.Rps*(1+1e-6) {
 		return ceiling
 	}
 	return Known(min(ceiling.Value, stepped(max(0, r.DemandRps-r.ShedRps+limit.Rps-admitted))))
+}
+
+// short says whether a part of a route is refused for want of capacity: there is no
+// limit, or one of which not all is let in, but for what is lost in rounding.
+func short(s *State, plan *Plan, r *Route) bool {
+	limit := s.LimitOf(r.Class)
+	return r.ShedRps > 0 && (limit == nil || plan.admittedRps(r.Class) < 0.999*limit.Rps)
+}
+
+// admittedRps is what the plan lets in of a class, at all front-ends together.
+func (p *Plan) admittedRps(c ClassID) float64 {
+	sum := 0.0
+	for i := range p.Routes {
+		if r := &p.Routes[i]; r.Class == c {
+			sum += r.DemandRps - r.ShedRps
+		}
+	}
+	return sum
 }
 
 // retryAfter is how long it would take to serve, after a few seconds of what is refused

@@ -61,6 +61,40 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
+// What is refused for the sake of a limit is no shortage, unless not even the limit can
+// be served.
+func TestShort(t *testing.T) {
+	limit := []Brake{{BrakeTarget: BrakeTarget{Kind: BrakeLimit, Class: "chat"}, Rps: 50}}
+	for _, c := range []struct {
+		name      string
+		brakes    []Brake
+		rps, shed float64 // at each of two front-ends
+		want      bool
+		declared  bool
+	}{
+		{"all is served", nil, 25, 0, false, false},
+		{"a part is refused", nil, 25, 5, true, false},
+		{"all is refused", nil, 0, 5, true, false},
+		{"below the limit", limit, 20, 0, false, false},
+		{"limited", limit, 25, 40, false, false},
+		{"limited, rounded", limit, 25 - 1e-9, 40, false, false},
+		{"limited, and less can be served", limit, 20, 45, true, false},
+		{"of what the file declares nobody knows", nil, 25, 5, false, true},
+	} {
+		f := &Fleet{FrontEnds: []FrontEnd{{ID: "east"}, {ID: "west"}}, Classes: []Class{{ID: "chat"}}}
+		f.Options.DeclaredOnly = c.declared
+		plan := &Plan{}
+		for _, fe := range f.FrontEnds {
+			plan.Routes = append(plan.Routes, Route{FrontEnd: fe.ID, Class: "chat", DemandRps: c.rps + c.shed, ShedRps: c.shed})
+		}
+		for id, a := range NewAdmissions(&State{Fleet: f, Brakes: c.brakes}, plan) {
+			if got := a.Class("chat").Short; got != c.want {
+				t.Errorf("%s: short %v at %s", c.name, got, id)
+			}
+		}
+	}
+}
+
 // A pool whose capacity is not known makes no ceiling.
 func TestCeilingUnknown(t *testing.T) {
 	s := &State{Fleet: &Fleet{FrontEnds: []FrontEnd{{ID: "east"}}, Classes: []Class{{ID: "chat"}}}}
