@@ -181,19 +181,6 @@ func (s *Server) Take() []fleet.ClassLoad { return s.ledger.take() }
 // choice. The control plane adds up what all say, and levels tell the sum.
 func (s *Server) Open() []fleet.EngineOpen { return s.ledger.takeOpen() }
 
-// Strained are the engines in pools that are sent more than they can do: requests of
-// a class that may use them are refused, or wait at another engine of the pool, as the
-// last levels say.
-func (s *Server) Strained() map[fleet.EngineID]bool {
-	s.ledger.mu.Lock()
-	defer s.ledger.mu.Unlock()
-	out := map[fleet.EngineID]bool{}
-	if t := s.table.Load(); t != nil {
-		t.strained(out)
-	}
-	return out
-}
-
 // Counters returns the live counters, which only ever rise.
 func (s *Server) Counters() *Counters { return &s.counters }
 

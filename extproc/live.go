@@ -245,30 +245,3 @@ func (p *pool) refresh(now time.Time) {
 		}
 	}
 }
-
-// strained adds the engines of pools that are sent more than they can do.
-func (t *Table) strained(out map[fleet.EngineID]bool) {
-	for _, c := range t.classes {
-		if c.tally.gate.Refused() > 0 {
-			for i := range c.pools {
-				for j := range c.pools[i].pool.engines {
-					out[c.pools[i].pool.engines[j].id] = true
-				}
-			}
-		}
-	}
-	for _, p := range t.pools {
-		waits := 0
-		for i := range p.engines {
-			if p.engines[i].live.queued.Load() > 0 {
-				waits++
-			}
-		}
-		for i := range p.engines {
-			e := &p.engines[i]
-			if waits > 1 || waits == 1 && e.live.queued.Load() <= 0 {
-				out[e.id] = true
-			}
-		}
-	}
-}
