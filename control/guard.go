@@ -51,7 +51,7 @@ func sound(p *fleet.Plan) error {
 		}
 	}
 	for _, q := range p.Pools {
-		if !natural(q.CapacityRps, q.Rps, q.Utilisation, math.Abs(q.PriceSeconds)) {
+		if !natural(q.CapacityRps, q.Health, q.Rps, q.Utilisation, math.Abs(q.PriceSeconds)) {
 			return fmt.Errorf("pool %q: %w", q.Pool, errNumber)
 		}
 	}

@@ -61,15 +61,19 @@ func Rounded(n float64) float64 {
 	return max(math.Floor(k*k/4), min(1, math.Ceil(n)))
 }
 
-// NewLevels says how full the engines of a state are.
-func NewLevels(s *State, now time.Time) *Levels {
+// NewLevels says how full the engines of a state are, and what the plan in force makes
+// of their health. That is the health of when the plan was made, which may be long ago,
+// and is not told where the plan's policy heeds none: nothing else would take off what
+// a pool has lost.
+func NewLevels(s *State, plan *Plan, now time.Time) *Levels {
 	l := &Levels{Round: now.UnixMilli(), Tick: s.Fleet.Options.Tick}
 	for i := range s.Fleet.Pools {
 		p := &s.Fleet.Pools[i]
 		levels := PoolLevels{ID: p.ID, Print: FingerprintOf(p.Engines)}
-		told := false
+		told, priced := false, plan.pricedHealth(p.ID)
 		for _, e := range p.Engines {
 			engine := s.levelsOf(p.ID, e, now)
+			engine.Health = priced
 			told = told || engine != (EngineLevels{})
 			levels.Engines = append(levels.Engines, engine)
 		}
@@ -80,6 +84,16 @@ func NewLevels(s *State, now time.Time) *Levels {
 	return l
 }
 
+// pricedHealth is the part of a pool's capacity that a plan counts on. Nobody need be
+// told that it is all.
+func (p *Plan) pricedHealth(id PoolID) Amount {
+	q := p.Pool(id)
+	if q == nil || q.Health == 0 || q.Health == 1 || !HeedsCapacity(p.Policy) {
+		return Amount{}
+	}
+	return Known(q.Health)
+}
+
 func (s *State) levelsOf(p PoolID, e EngineID, now time.Time) (out EngineLevels) {
 	st := s.Pools[p]
 	if queued := st.Signals.Engines[e].Queued; queued.Fresh() {
@@ -87,9 +101,6 @@ func (s *State) levelsOf(p PoolID, e EngineID, now time.Time) (out EngineLevels)
 	}
 	if st.Signals.Open != nil {
 		out.InFlight = Known(Rounded(st.Signals.Open[e]))
-	}
-	if st.Health != 0 && st.Health != 1 { // nobody need be told that all is well
-		out.Health = Known(st.Health)
 	}
 	if since, ok := st.ReadySince[e]; ok {
 		if age := math.Floor(now.Sub(since).Seconds()); age >= 0 && age <= MaxAgeSeconds {

@@ -65,6 +65,7 @@ func TestNewLevels(t *testing.T) {
 			}},
 		},
 	}
+	plan := &Plan{Policy: PolicyOptimal, Pools: []PoolPlan{{Pool: "full", Health: 0.5}, {Pool: "new", Health: 1}}}
 	want := &Levels{Round: 1_000_000, Tick: 2 * time.Second, Pools: []PoolLevels{
 		{ID: "full", Print: FingerprintOf([]EngineID{"a", "b", "c"}), Engines: []EngineLevels{
 			{Queued: Known(6), InFlight: Known(30), Health: Known(0.5)},
@@ -73,7 +74,37 @@ func TestNewLevels(t *testing.T) {
 		}},
 		{ID: "new", Print: FingerprintOf([]EngineID{"e", "f", "g"}), Engines: []EngineLevels{{AgeSeconds: Known(7)}, {}, {}}},
 	}}
-	if diff := cmp.Diff(want, NewLevels(s, now)); diff != "" {
+	if diff := cmp.Diff(want, NewLevels(s, plan, now)); diff != "" {
 		t.Errorf("levels (-want +got):\n%s", diff)
+	}
+}
+
+// A weir-extproc leaves to the plan what levels say that it has priced. So they say what
+// the plan in force counts on, which is not what is believed now while it is held, and
+// nothing of plans that take no pool's capacity into account.
+func TestLevelsTellThePricedHealth(t *testing.T) {
+	for name, c := range map[string]struct {
+		plan Plan
+		want Amount
+	}{
+		"priced":                {Plan{Policy: PolicyOptimal, Pools: []PoolPlan{{Pool: "p", Health: 0.5}}}, Known(0.5)},
+		"held from better days": {Plan{Status: Held, Policy: PolicyOptimal, Pools: []PoolPlan{{Pool: "p", Health: 1}}}, Amount{}},
+		"held from other days":  {Plan{Status: Held, Policy: PolicyWaterfall, Pools: []PoolPlan{{Pool: "p", Health: 0.8}}}, Known(0.8)},
+		"each for itself":       {Plan{Policy: PolicyLocal, Pools: []PoolPlan{{Pool: "p", Health: 0.5}}}, Known(0.5)},
+		"even":                  {Plan{Policy: PolicyEven, Pools: []PoolPlan{{Pool: "p", Health: 0.5}}}, Amount{}},
+		"nearest":               {Plan{Policy: PolicyNearest, Pools: []PoolPlan{{Pool: "p", Health: 0.5}}}, Amount{}},
+		"proportional":          {Plan{Policy: PolicyProportional, Pools: []PoolPlan{{Pool: "p", Health: 0.5}}}, Amount{}},
+		"an older Weir's plan":  {Plan{Pools: []PoolPlan{{Pool: "p"}}}, Amount{}},
+		"of before the pool":    {Plan{Policy: PolicyOptimal}, Amount{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &State{
+				Fleet: &Fleet{Pools: []Pool{{ID: "p", Engines: []EngineID{"a"}}}},
+				Pools: map[PoolID]PoolState{"p": {Health: 0.5, Signals: PoolSignals{Open: map[EngineID]float64{}}}},
+			}
+			if got := NewLevels(s, &c.plan, time.Unix(1, 0)).Pools[0].Engines[0].Health; got != c.want {
+				t.Errorf("told %+v, want %+v", got, c.want)
+			}
+		})
 	}
 }

@@ -53,6 +53,7 @@ type Share struct {
 type PoolPlan struct {
 	Pool         PoolID  `json:"pool"`
 	CapacityRps  float64 `json:"capacityRps"` // effective, for the planned mix
+	Health       float64 `json:"health"`      // the pool's, that the capacity is reckoned by; 0: a Weir made the plan that did not say
 	Rps          float64 `json:"rps"`
 	Utilisation  float64 `json:"utilisation"`  // work / effective capacity
 	PriceSeconds float64 `json:"priceSeconds"` // what one more RPS of capacity takes off Σ rps × seconds; policy optimal alone knows it

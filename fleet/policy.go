@@ -33,6 +33,9 @@ func KeepsCapacity(policy string) bool {
 	return policy == PolicyOptimal || policy == PolicyWaterfall
 }
 
+// HeedsCapacity says whether a policy gives pools less where they can do less.
+func HeedsCapacity(policy string) bool { return KeepsCapacity(policy) || policy == PolicyLocal }
+
 // CheckPolicy says what is wrong with the name of a policy, nil if nothing.
 func CheckPolicy(name string) error {
 	if !slices.Contains(Policies(), name) {

@@ -208,7 +208,7 @@ func (l *loops) tick() {
 	}
 	l.plan = plan
 	l.server.Swap(extproc.NewTable(fleet.NewView(s, plan, "here")))
-	l.server.SwapLevels(fleet.NewLevels(s, date(l.now)), 0)
+	l.server.SwapLevels(fleet.NewLevels(s, plan, date(l.now)), 0)
 	r := round{health: s.Health("near"), sent: map[fleet.EngineID]float64{}}
 	for _, share := range plan.Routes[0].Shares {
 		if share.Pool == "near" {

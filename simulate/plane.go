@@ -146,7 +146,7 @@ func (w *world) tick() {
 // publish tells every front-end its part of the plan in force, and how full the
 // engines are.
 func (w *world) publish(s *fleet.State) {
-	levels := fleet.NewLevels(s, date(w.now))
+	levels := fleet.NewLevels(s, w.plane.plan, date(w.now))
 	for i, f := range w.frontEnds {
 		v := fleet.NewView(s, w.plane.plan, f.id)
 		choices := make([]choice, len(w.Fleet.Classes))

@@ -72,7 +72,7 @@ func TestUnusedPoolNeedsNoNetwork(t *testing.T) {
 	s := talk()
 	s.Fleet.Pools = append(s.Fleet.Pools, fleet.Pool{ID: "D", Models: []string{"other"}, Engines: engines("D", 1), Profile: shallow(10)})
 	plan := mustPlan(t, s)
-	if got, want := plan.Pools[3], (fleet.PoolPlan{Pool: "D", CapacityRps: 10}); got != want {
+	if got, want := plan.Pools[3], (fleet.PoolPlan{Pool: "D", CapacityRps: 10, Health: 1}); got != want {
 		t.Errorf("unused pool: got %+v, want %+v", got, want)
 	}
 }

@@ -559,3 +559,21 @@ func TestPoliciesWithoutAReadyEngine(t *testing.T) {
 }
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// What levels say of a pool's health depends on both: the plan knows by which health it
+// was made, and a policy heeds that or does not.
+func TestWhichPoliciesHeedHealth(t *testing.T) {
+	for _, policy := range fleet.Policies() {
+		well, sick := talk(), talk()
+		sick.Pools = map[fleet.PoolID]fleet.PoolState{"A": {Health: 0.5}}
+		before, plan := planBy(t, policy, well), planBy(t, policy, sick)
+		if got := plan.Pool("A").Health; got != 0.5 {
+			t.Errorf("%s: the plan says health %v, want 0.5", policy, got)
+		}
+		stream := fleet.Stream{FrontEnd: "A", Class: "chat"}
+		less := plan.Route(stream).ShareOf("A") < before.Route(stream).ShareOf("A")-1e-9
+		if less != fleet.HeedsCapacity(policy) {
+			t.Errorf("%s: a half-healthy pool gets less: %v, want %v", policy, less, !less)
+		}
+	}
+}

@@ -228,7 +228,7 @@ func (r *routing) utilisation(p *pool) float64 {
 func (r *routing) pools() []fleet.PoolPlan {
 	out := make([]fleet.PoolPlan, len(r.model.pools))
 	for i, p := range r.model.pools {
-		out[i].Pool = p.ID
+		out[i].Pool, out[i].Health = p.ID, r.model.state.Health(p.ID)
 	}
 	for i, st := range r.model.streams {
 		for j, o := range st.options {

@@ -48,9 +48,9 @@ func TestTalk(t *testing.T) {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 	pools := []fleet.PoolPlan{
-		{Pool: "A", CapacityRps: 100, Rps: 90, Utilisation: 0.9},
-		{Pool: "B", CapacityRps: 100, Rps: 100, Utilisation: 1},
-		{Pool: "C", CapacityRps: 80, Rps: 60, Utilisation: 0.75},
+		{Pool: "A", CapacityRps: 100, Health: 1, Rps: 90, Utilisation: 0.9},
+		{Pool: "B", CapacityRps: 100, Health: 1, Rps: 100, Utilisation: 1},
+		{Pool: "C", CapacityRps: 80, Health: 1, Rps: 60, Utilisation: 0.75},
 	}
 	opts = []cmp.Option{near(1e-9), cmpopts.IgnoreFields(fleet.PoolPlan{}, "PriceSeconds")}
 	if diff := cmp.Diff(pools, got.Pools, opts...); diff != "" {

@@ -151,7 +151,7 @@ func (p *plane) publish(s *fleet.State, plan *fleet.Plan) error {
 
 // publishLevels tells the weir-extprocs what changes each round.
 func (p *plane) publishLevels(s *fleet.State, plan *fleet.Plan) error {
-	levels, err := envoy.EncodeLevels(fleet.NewLevels(s, time.Now()))
+	levels, err := envoy.EncodeLevels(fleet.NewLevels(s, plan, time.Now()))
 	if err != nil {
 		return err
 	}
