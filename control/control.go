@@ -70,6 +70,7 @@ type Counters struct {
 	EventsDropped   atomic.Uint64 // the loop was too far behind to take them
 	RestoredDropped atomic.Uint64 // plans of an earlier process that made no sense
 	StartsUnprobed  atomic.Uint64 // first rounds before every engine was probed
+	BudgetsKept     atomic.Uint64 // retry budgets whose attempts are not known any more, once a round
 	BrakesPut       atomic.Uint64 // or renewed
 	BrakesReleased  atomic.Uint64 // by hand
 	BrakesExpired   atomic.Uint64

@@ -37,6 +37,7 @@ func (c *Counters) register(r prometheus.Registerer) error {
 		r.Register(newCounter("plans_refused", "Rounds whose plan a guard refused.", &c.PlansRefused)),
 		r.Register(newCounter("publish_errors", "Rounds whose plan did not reach every front-end's snapshot.", &c.PublishErrors)),
 		r.Register(newCounter("events_dropped", "Reports and probes that the loop was too far behind to take.", &c.EventsDropped)),
+		r.Register(newCounter("retry_budgets_kept", "Retry budgets that stayed as they were, the attempts of their stream not being measured any more, once a round.", &c.BudgetsKept)),
 		r.Register(newCounter("brakes_put", "Brakes that operators put on, or renewed.", &c.BrakesPut)),
 		r.Register(newCounter("brakes_released", "Brakes that operators took off.", &c.BrakesReleased)),
 		r.Register(newCounter("brakes_expired", "Brakes whose time was up.", &c.BrakesExpired)),

@@ -221,3 +221,32 @@ func TestFallbacksAreCounted(t *testing.T) {
 		}
 	})
 }
+
+// A stream that is not measured any more keeps its retries, and that is counted.
+func TestKeptRetryBudgetsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		state, measured := c.State, true
+		c.State = func(now time.Time, previous *fleet.Plan) *fleet.State {
+			s := state(now, previous)
+			if measured {
+				s.Attempts = map[fleet.Stream]fleet.Attempts{stream: {At: now, Rps: 10, InFlight: 100, Busiest: 1}}
+			}
+			return s
+		}
+		l := New(c)
+		runLoop(t, l)
+		before := aRound(l).State.RetriesOf(stream)
+		if got := l.Counters.BudgetsKept.Load(); got != 0 {
+			t.Errorf("%d budgets kept while they are measured, want none", got)
+		}
+		l.Post(func(time.Time) { measured = false })
+		after := aRound(l).State.RetriesOf(stream)
+		if after.RetryBudget != before.RetryBudget || after.Why == before.Why {
+			t.Errorf("unmeasured the budget is %+v, want that of before: %+v", after, before)
+		}
+		if got := l.Counters.BudgetsKept.Load(); got != 1 {
+			t.Errorf("%d budgets kept, want 1 in a round", got)
+		}
+	})
+}

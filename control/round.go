@@ -31,6 +31,7 @@ func (l *Loop) round() time.Duration {
 	if plan != nil {
 		l.retries = fleet.RetryBudgets(s, plan, l.retries)
 		s.Retries = l.retries
+		l.countKept(s)
 		l.publish(s, plan)
 		l.plan = plan
 	}
@@ -40,6 +41,15 @@ func (l *Loop) round() time.Duration {
 		Why: l.why, Unpublished: l.unpublished, Turn: l.turn, Choice: choice, Shadow: l.shadow.last,
 	})
 	return cmp.Or(max(0, s.Fleet.Options.Tick), DefaultTick)
+}
+
+// countKept counts the retry budgets that stay since nothing newer is measured.
+func (l *Loop) countKept(s *fleet.State) {
+	for st, d := range s.Retries {
+		if !d.At.Equal(s.Attempts[st].At) {
+			l.Counters.BudgetsKept.Add(1)
+		}
+	}
 }
 
 // noteTurn keeps what was believed around the last change of plan that people notice:

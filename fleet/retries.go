@@ -47,11 +47,13 @@ type Retries struct {
 	RoomRps float64 // retries per second, of all its Envoys together, that engines have room for
 	Short   bool    // more fails than there is room for
 	Why     string
+	At      time.Time // of the attempts that it was decided by; zero: of none, it is the fleet file's
 }
 
 // RetryBudgets decides the budgets of all streams that a plan routes, from what its
 // pools have left. Before are those in force: one that differs from them by chance
-// alone stays. It is pure.
+// alone stays, and so does that of a stream whose attempts are not known any more. It is
+// pure.
 //
 // Envoy counts a retry against the budget from when it begins to wait until its
 // headers have come: hold seconds. So a budget of c at once lets c / hold retries pass
@@ -178,9 +180,9 @@ func (b *budgeting) decide(r *Route, to []landing, before Retries) Retries {
 	most := RetryBudget{b.state.Fleet.Options.RetryPercent, uint32(b.state.Fleet.Options.RetryFloor)}
 	a := b.state.Attempts[Stream{r.FrontEnd, r.Class}]
 	if a.At.IsZero() {
-		return Retries{RetryBudget: most, Why: "the fleet file's: nothing is measured yet"}
+		return unmeasured(before, most)
 	}
-	d := Retries{RoomRps: b.roomRps(r, to)}
+	d := Retries{RoomRps: b.roomRps(r, to), At: a.At}
 	failing, engine := a.Failed*a.Rps, b.largestEngine(r)
 	limit := max(d.RoomRps, engine*a.Rps)
 	if before.Short {
@@ -200,6 +202,23 @@ func (b *budgeting) decide(r *Route, to []landing, before Retries) Retries {
 	d.RetryBudget = settled(before, d.RetryBudget)
 	d.Why = d.why(r, failing)
 	return d
+}
+
+// unmeasured is the budget of a stream whose attempts are not known. One that was
+// measured keeps what it has: when a front-end is not heard of, something is amiss, and
+// the most that the file allows would be let loose just then.
+func unmeasured(before Retries, most RetryBudget) Retries {
+	if before.At.IsZero() {
+		return Retries{RetryBudget: most, Why: "the fleet file's: nothing is measured yet"}
+	}
+	before.RetryBudget = before.atMost(most)
+	before.Why = "kept: nothing is measured any more"
+	return before
+}
+
+// atMost is the budget, or the part of it that is allowed.
+func (b RetryBudget) atMost(most RetryBudget) RetryBudget {
+	return RetryBudget{min(b.Percent, most.Percent), min(b.Floor, most.Floor)}
 }
 
 // percent makes so many retries at once a part of what is in flight. Where nothing is

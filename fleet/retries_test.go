@@ -95,6 +95,19 @@ func TestRetryBudgets(t *testing.T) {
 			retryCase{demand: 40, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 40, InFlight: 1e9, Busiest: 1}},
 			1.5e-7, 256, false, "room",
 		},
+		// Nobody is told to try more again because nobody tells how much fails.
+		"not measured any more": {
+			retryCase{demand: 40, capacity: 80, before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 0.37, Floor: 1}, Short: true, Why: "x", At: known}},
+			0.37, 1, true, "kept",
+		},
+		"not measured any more, and the file allows less": {
+			retryCase{demand: 40, capacity: 80, before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 70, Floor: 300}, Why: "x", At: known}},
+			50, 256, false, "kept",
+		},
+		"never measured, and the file allows more": {
+			retryCase{demand: 40, capacity: 80, before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 20, Floor: 3}, Why: "the fleet file's"}},
+			50, 256, false, "fleet file",
+		},
 		"noise": {
 			retryCase{demand: 40, capacity: 80, attempts: streams(40, 0), before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 0.35, Floor: 130}, Why: "x"}},
 			0.35, 130, false, "room",
