@@ -199,7 +199,7 @@ func (b *budgeting) decide(r *Route, to []landing, before Retries) Retries {
 		floor = float64(most.Floor)
 	}
 	d.Floor = uint32(min(floor, float64(most.Floor)))
-	d.RetryBudget = settled(before, d.RetryBudget)
+	d.RetryBudget = settled(before, d.RetryBudget, most)
 	d.Why = d.why(r, failing)
 	return d
 }
@@ -258,8 +258,8 @@ func holdSeconds(r *Route, a *Attempts) float64 {
 }
 
 // settled is a budget that differs from the one in force by more than a step, rounded
-// to two digits, or that one.
-func settled(before Retries, next RetryBudget) RetryBudget {
+// to two digits, or that one as far as it is allowed.
+func settled(before Retries, next, most RetryBudget) RetryBudget {
 	if before.Why == "" {
 		before.RetryBudget = RetryBudget{-1, math.MaxUint32}
 	}
@@ -269,6 +269,7 @@ func settled(before Retries, next RetryBudget) RetryBudget {
 	if near(float64(before.Floor), float64(next.Floor)) {
 		next.Floor = before.Floor
 	}
+	next = next.atMost(most)
 	if next.Percent > 0 {
 		digit := math.Pow(10, math.Floor(math.Log10(next.Percent))-1)
 		next.Percent = math.Floor(next.Percent/digit+1e-6) * digit

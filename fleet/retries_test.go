@@ -112,6 +112,14 @@ func TestRetryBudgets(t *testing.T) {
 			retryCase{demand: 40, capacity: 80, attempts: streams(40, 0), before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 0.35, Floor: 130}, Why: "x"}},
 			0.35, 130, false, "room",
 		},
+		"the file allows a little less": {
+			retryCase{demand: 1, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 1, InFlight: 0.02, Busiest: 1}, before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 52, Floor: 170}, Why: "x"}},
+			50, 170, false, "room",
+		},
+		"and of the floor": {
+			retryCase{demand: 160, capacity: 80, attempts: streams(160, 0), before: fleet.Retries{RetryBudget: fleet.RetryBudget{Floor: 270}, Why: "x"}},
+			0, 256, false, "no pool has room",
+		},
 		"no noise": {
 			retryCase{demand: 40, capacity: 80, attempts: streams(40, 0), before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 0.42, Floor: 100}, Why: "x"}},
 			0.37, 144, false, "room",
