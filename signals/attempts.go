@@ -35,14 +35,14 @@ func (n *node) attemptsOf(way route) *attempts {
 }
 
 // observeAttempts takes a report of one of the node's two clients. A way without an
-// entry was idle.
-func (n *node) observeAttempts(now time.Time, f *fleet.Fleet, r *fleet.LoadReport) {
-	n.attempts = slices.DeleteFunc(n.attempts, func(a *attempts) bool { return f.Class(a.way.class) == nil || f.Pool(a.way.pool) == nil })
+// entry was idle; one that the fleet does not know is left out.
+func (n *node) observeAttempts(now time.Time, r *fleet.LoadReport, knows func(route) bool) {
 	for i := range r.Classes {
 		c := &r.Classes[i]
 		for j := range c.Pools {
-			if l := &c.Pools[j]; f.Class(c.Class) != nil && f.Pool(l.Pool) != nil {
-				n.attemptsOf(route{c.Class, l.Pool}).observe(now, r, l)
+			l := &c.Pools[j]
+			if way := (route{c.Class, l.Pool}); knows(way) {
+				n.attemptsOf(way).observe(now, r, l)
 			}
 		}
 	}

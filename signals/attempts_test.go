@@ -1,8 +1,11 @@
 package signals
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -99,5 +102,48 @@ func TestPoolsThatFail(t *testing.T) {
 	}
 	if got := s.Pools["small"].Signals.Failed; got.Known() {
 		t.Errorf("of the attempts at a pool that had none %+v fail, want unknown", got)
+	}
+}
+
+// What the fleet names no more is forgotten with the fleet, not with the next report,
+// which may never come: a pool would come back, and a stream that nobody plans.
+func TestAttemptsOfWhatIsGone(t *testing.T) {
+	f := newFeed()
+	both := issued("east", "a", fleet.PoolLoad{Pool: "big", Issued: 10})
+	both.Classes[0].Pools = append(both.Classes[0].Pools, fleet.PoolLoad{Pool: "small", Issued: 10})
+	f.seconds(5, both)
+	less := *testFleet()
+	less.Pools = slices.DeleteFunc(slices.Clone(less.Pools), func(p fleet.Pool) bool { return p.ID == "small" })
+	f.SetFleet(&less)
+	if s := f.State(f.now, nil); len(s.Pools) != len(less.Pools) || math.Abs(s.Attempts[eastChat].Rps-10) > 1e-9 {
+		t.Errorf("without a pool, the state has pools %v and attempts %+v, want those of the others", s.Pools, s.Attempts[eastChat])
+	}
+	less.Classes = slices.DeleteFunc(slices.Clone(less.Classes), func(c fleet.Class) bool { return c.ID == "chat" })
+	f.SetFleet(&less)
+	if a, known := f.State(f.now, nil).Attempts[eastChat]; known {
+		t.Errorf("of a class that is gone, attempts are %+v", a)
+	}
+}
+
+// BenchmarkLargeReport is a report of an Envoy with 200 classes in a fleet of 5,000
+// pools, as much as a fleet file may name.
+func BenchmarkLargeReport(b *testing.B) {
+	f := &fleet.Fleet{FrontEnds: []fleet.FrontEnd{{ID: "east"}}}
+	for i := range 5000 {
+		f.Pools = append(f.Pools, fleet.Pool{ID: fleet.PoolID(fmt.Sprint("pool", i))})
+	}
+	r := fleet.LoadReport{FrontEnd: "east", Node: "a", Role: fleet.RoleEnvoy, Interval: time.Second}
+	for i := range 200 {
+		c := fleet.ClassLoad{Class: fleet.ClassID(fmt.Sprint("class", i))}
+		f.Classes = append(f.Classes, fleet.Class{ID: c.Class})
+		for j := range 50 {
+			c.Pools = append(c.Pools, fleet.PoolLoad{Pool: f.Pools[(25*i+j)%5000].ID, Issued: 1})
+		}
+		r.Classes = append(r.Classes, c)
+	}
+	t, now := NewTracker(f), epoch
+	for b.Loop() {
+		now = now.Add(time.Second)
+		t.ObserveLoad(now, r)
 	}
 }

@@ -203,13 +203,15 @@ func (c *client) collect(ws []*window, class fleet.ClassID) []*window {
 	return ws
 }
 
-// retain forgets the classes that the fleet does not name.
-func (f *frontEnd) retain(fl *fleet.Fleet) {
-	unknown := func(id fleet.ClassID) bool { return fl.Class(id) == nil }
+// retain forgets the classes, and the ways of their requests, that the fleet does not
+// name.
+func (f *frontEnd) retain(t *Tracker) {
+	unknown := func(id fleet.ClassID) bool { return t.classes[id] == nil }
 	deleteKeys(f.correction, unknown)
 	for _, n := range f.nodes {
 		deleteKeys(n.extProc.windows, unknown)
 		deleteKeys(n.envoy.windows, unknown)
+		n.attempts = slices.DeleteFunc(n.attempts, func(a *attempts) bool { return !t.knows(a.way) })
 	}
 }
 

@@ -96,7 +96,7 @@ func (t *Tracker) health(now time.Time, id fleet.PoolID, st *fleet.PoolState) fl
 	}
 	slices.SortStableFunc(st.Signals.Penalties, func(a, b fleet.PenaltySeen) int { return cmp.Compare(a.Engine, b.Engine) })
 	sum, known := 0.0, 0.0
-	for _, e := range t.fleet.Pool(id).Engines { // in their order, so that the sum is the same each time
+	for _, e := range t.pools[id].named.Engines { // in their order, so that the sum is the same each time
 		if health, ok := healthOf(now, e, judges); ok && st.Engines[e].Serves() {
 			sum += health
 			known++

@@ -15,6 +15,7 @@ const (
 
 // pool is what probes and traffic say of a pool's engines.
 type pool struct {
+	named    *fleet.Pool // as the fleet describes it
 	engines  map[fleet.EngineID]*engine
 	answered time.Time // when a front-end last reported answered requests
 	burden   *burden

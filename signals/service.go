@@ -23,7 +23,7 @@ func (t *Tracker) ObserveSample(s scrape.Sample) {
 func (t *Tracker) observeService(now time.Time, r *fleet.LoadReport) {
 	for i := range r.Classes {
 		c := &r.Classes[i]
-		if t.fleet.Class(c.Class) == nil {
+		if t.classes[c.Class] == nil {
 			continue
 		}
 		if c.Tokens.Requests > 0 {
@@ -38,7 +38,7 @@ func (t *Tracker) observeService(now time.Time, r *fleet.LoadReport) {
 	}
 	for _, trip := range r.RoundTrips {
 		l := fleet.Link{FrontEnd: r.FrontEnd, Pool: trip.Pool}
-		if t.fleet.Pool(trip.Pool) == nil {
+		if t.pools[trip.Pool] == nil {
 			continue
 		}
 		if t.distances[l] == nil {
@@ -91,7 +91,7 @@ func (t *Tracker) measured(now time.Time, s *fleet.State) {
 		if t.fleet.Options.DeclaredOnly {
 			break
 		}
-		if b, ok := sizes.belief(now, t.fleet.Class(id).Tokens); ok {
+		if b, ok := sizes.belief(now, t.classes[id].Tokens); ok {
 			s.Tokens[id] = b
 		}
 	}

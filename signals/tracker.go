@@ -22,6 +22,7 @@ type Tracker struct {
 	Counters Counters
 
 	fleet     *fleet.Fleet
+	classes   map[fleet.ClassID]*fleet.Class // of the fleet, by name: there may be thousands of pools in a report
 	frontEnds map[fleet.FrontEndID]*frontEnd
 	pools     map[fleet.PoolID]*pool
 	sizes     map[fleet.ClassID]*sizes
@@ -48,7 +49,15 @@ func (t *Tracker) Brake(brakes []fleet.Brake) { t.brakes = brakes }
 // SetFleet replaces the fleet and keeps what was heard of all that is in both.
 func (t *Tracker) SetFleet(f *fleet.Fleet) {
 	joins := t.fleet != nil // what a tracker begins with is not new
-	t.fleet = f
+	t.fleet, t.classes = f, make(map[fleet.ClassID]*fleet.Class, len(f.Classes))
+	for i := range f.Classes {
+		t.classes[f.Classes[i].ID] = &f.Classes[i]
+	}
+	pools := make(map[fleet.PoolID]*pool, len(f.Pools))
+	for i := range f.Pools {
+		pools[f.Pools[i].ID] = keepPool(t.pools[f.Pools[i].ID], &f.Pools[i], joins)
+	}
+	t.pools = pools
 	frontEnds := map[fleet.FrontEndID]*frontEnd{}
 	for i := range f.FrontEnds {
 		id := f.FrontEnds[i].ID
@@ -56,19 +65,20 @@ func (t *Tracker) SetFleet(f *fleet.Fleet) {
 		if frontEnds[id] == nil {
 			frontEnds[id] = newFrontEnd()
 		}
-		frontEnds[id].retain(f)
+		frontEnds[id].retain(t)
 	}
-	pools := map[fleet.PoolID]*pool{}
-	for i := range f.Pools {
-		pools[f.Pools[i].ID] = keepPool(t.pools[f.Pools[i].ID], &f.Pools[i], joins)
-	}
-	t.frontEnds, t.pools = frontEnds, pools
-	deleteKeys(t.sizes, func(id fleet.ClassID) bool { return f.Class(id) == nil })
-	deleteKeys(t.distances, func(l fleet.Link) bool { return f.FrontEnd(l.FrontEnd) == nil || f.Pool(l.Pool) == nil })
+	t.frontEnds = frontEnds
+	deleteKeys(t.sizes, func(id fleet.ClassID) bool { return t.classes[id] == nil })
+	deleteKeys(t.distances, func(l fleet.Link) bool { return t.frontEnds[l.FrontEnd] == nil || t.pools[l.Pool] == nil })
+}
+
+// knows says whether the fleet names the class and the pool of a way.
+func (t *Tracker) knows(way route) bool {
+	return t.classes[way.class] != nil && t.pools[way.pool] != nil
 }
 
 func keepPool(old *pool, p *fleet.Pool, joins bool) *pool {
-	fresh := &pool{engines: map[fleet.EngineID]*engine{}, burden: newBurden()}
+	fresh := &pool{named: p, engines: map[fleet.EngineID]*engine{}, burden: newBurden()}
 	if old == nil {
 		old = fresh
 	}
@@ -106,7 +116,7 @@ func (t *Tracker) ObserveLoad(now time.Time, r fleet.LoadReport) {
 	t.countUnknown(&r)
 	n.client(r.Role).observe(now, t.fleet.Classes, r)
 	t.observeService(now, &r)
-	n.observeAttempts(now, t.fleet, &r)
+	n.observeAttempts(now, &r, t.knows)
 	if r.Role == fleet.RoleExtProc {
 		n.open, n.penalties = r.Open, r.Penalties
 		n.sent.observe(now, &r, t.pools)
@@ -121,7 +131,7 @@ func (t *Tracker) ObserveLoad(now time.Time, r fleet.LoadReport) {
 
 func (t *Tracker) countUnknown(r *fleet.LoadReport) {
 	for i := range r.Classes {
-		if t.fleet.Class(r.Classes[i].Class) == nil {
+		if t.classes[r.Classes[i].Class] == nil {
 			t.Counters.ClassesUnknown.Add(1)
 		}
 	}
@@ -188,7 +198,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 		if doubted {
 			t.Counters.PoolsDoubted.Add(1)
 		}
-		if drained := fleet.DrainedEngines(t.brakes, t.fleet.Pool(id), st.Engines); drained != nil {
+		if drained := fleet.DrainedEngines(t.brakes, p.named, st.Engines); drained != nil {
 			st.Engines = drained
 		}
 		st.Signals.Open = open[id]
@@ -197,7 +207,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 			st.Health = health
 		}
 		s.Pools[id] = st
-		s.Pools[id] = p.believe(now, s, s.Fleet.Pool(id), st)
+		s.Pools[id] = p.believe(now, s, p.named, st)
 	}
 	t.attempts(now, s, newest)
 	return s
