@@ -117,6 +117,9 @@ func (t *Tracker) attempts(now time.Time, s *fleet.State, newest time.Time) {
 		}
 		f.streams(now, func(class fleet.ClassID, a fleet.Attempts) { s.Attempts[fleet.Stream{FrontEnd: id, Class: class}] = a })
 		for _, n := range f.nodes {
+			if !n.envoy.fresh(f.heard) {
+				continue
+			}
 			for _, a := range n.attempts {
 				if pools[a.way.pool] == nil {
 					pools[a.way.pool] = &sums{}

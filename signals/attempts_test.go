@@ -147,3 +147,14 @@ func BenchmarkLargeReport(b *testing.B) {
 		t.ObserveLoad(now, r)
 	}
 }
+
+// What was failing at an Envoy when it went away is no word on the pool as it is now.
+func TestFailuresOfADeadEnvoyAreForgotten(t *testing.T) {
+	f := newFeed()
+	well := issued("east", "b", fleet.PoolLoad{Issued: 10})
+	f.seconds(5, issued("east", "a", fleet.PoolLoad{Issued: 1000, Failed: 1000}), well)
+	f.seconds(8, well)
+	if got := f.State(f.now, nil).Pools["big"].Signals.Failed; !got.Known() || got.Value != 0 {
+		t.Errorf("of the attempts at the pool %+v fail, want none", got)
+	}
+}
