@@ -1,7 +1,6 @@
 package control
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -97,24 +96,32 @@ type Orders struct {
 	Brakes []fleet.Brake `json:"brakes"`
 }
 
-// Check says what in orders makes no sense by itself, for whatever fleet.
-func (o *Orders) Check() error {
-	var errs []error
-	if len(o.Brakes) > fleet.MaxBrakes {
-		errs = append(errs, fmt.Errorf("%d brakes: %d are possible", len(o.Brakes), fleet.MaxBrakes))
-	}
+// sound are the orders that make sense by themselves, for whatever fleet, and why the
+// others do not. One that another Weir knew is no reason to end the drains.
+func (o *Orders) sound() (kept Orders, dropped []error) {
 	for i := range o.Brakes {
-		if err := o.Brakes[i].Sound(); err != nil {
-			errs = append(errs, fmt.Errorf("brake %d: %w", i+1, err))
+		err := o.Brakes[i].Sound()
+		if err == nil && len(kept.Brakes) == fleet.MaxBrakes {
+			err = fmt.Errorf("%d brakes are possible", fleet.MaxBrakes)
 		}
+		if err != nil {
+			dropped = append(dropped, fmt.Errorf("%v: %w", o.Brakes[i].BrakeTarget, err))
+			continue
+		}
+		kept.Brakes = append(kept.Brakes, o.Brakes[i])
 	}
-	if o.Policy != nil {
-		errs = append(errs, fleet.CheckPolicy(o.Policy.Name))
+	known := func(c *fleet.Chosen) *fleet.Chosen {
+		if c == nil || c == o.Shadow && c.Name == "" {
+			return c
+		}
+		if err := fleet.CheckPolicy(c.Name); err != nil {
+			dropped = append(dropped, err)
+			return nil
+		}
+		return c
 	}
-	if o.Shadow != nil && o.Shadow.Name != "" {
-		errs = append(errs, fleet.CheckPolicy(o.Shadow.Name))
-	}
-	return errors.Join(errs...)
+	kept.Policy, kept.Shadow = known(o.Policy), known(o.Shadow)
+	return kept, dropped
 }
 
 // orders are those in force.
@@ -122,8 +129,13 @@ func (l *Loop) orders() Orders {
 	return Orders{Policy: l.policy.chosen(), Shadow: l.shadowed.chosen(), Brakes: l.brakes}
 }
 
-// restoreOrders has those of an earlier process in force.
-func (l *Loop) restoreOrders(o *Orders) {
+// restoreOrders has those of an earlier process in force, as far as they make sense.
+func (l *Loop) restoreOrders(of *Orders) {
+	o, dropped := of.sound()
+	for _, err := range dropped {
+		l.Counters.OrdersDropped.Add(1)
+		l.config.Log.Error("restored order dropped: give it again if it is wanted", zap.Error(err))
+	}
 	l.policy, l.shadowed = overrideOf(o.Policy), overrideOf(o.Shadow)
 	for _, b := range o.Brakes {
 		l.brakes = fleet.WithBrake(l.brakes, b)

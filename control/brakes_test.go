@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"weir/fleet"
 )
@@ -249,19 +251,55 @@ func TestTheGuardKnowsLimits(t *testing.T) {
 	}
 }
 
-func TestStoreRefusesOrdersThatMakeNoSense(t *testing.T) {
-	for want, o := range map[string]Orders{
-		"brake 1: ":           {Brakes: []fleet.Brake{{BrakeTarget: freeze, Owner: "a"}}},
-		"there is no policy":  {Policy: &fleet.Chosen{Name: "best"}},
-		"101 brakes":          {Brakes: make([]fleet.Brake, 101)},
-		`no policy "fastest"`: {Shadow: &fleet.Chosen{Name: "fastest"}},
+// What makes no sense of earlier orders, as when an older Weir comes back, takes no drain
+// with it.
+func TestOrdersThatMakeNoSenseAreDropped(t *testing.T) {
+	now := time.Now()
+	drain := fleet.Brake{BrakeTarget: drainQ, Owner: "a", Since: now, Until: now.Add(time.Hour)}
+	even, none, best := &fleet.Chosen{Name: fleet.PolicyEven}, &fleet.Chosen{}, &fleet.Chosen{Name: "best"}
+	many := []fleet.Brake{}
+	for i := range fleet.MaxBrakes + 1 {
+		b := drain
+		b.Pool = fleet.PoolID(fmt.Sprint("p", i))
+		many = append(many, b)
+	}
+	for name, c := range map[string]struct {
+		given, want Orders
+		why         []string
+	}{
+		"all is well":   {Orders{Policy: even, Shadow: none, Brakes: []fleet.Brake{drain}}, Orders{Policy: even, Shadow: none, Brakes: []fleet.Brake{drain}}, nil},
+		"a policy":      {Orders{Policy: best, Shadow: even, Brakes: []fleet.Brake{drain}}, Orders{Shadow: even, Brakes: []fleet.Brake{drain}}, []string{`no policy "best"`}},
+		"a shadow":      {Orders{Policy: even, Shadow: best}, Orders{Policy: even}, []string{`no policy "best"`}},
+		"no policy":     {Orders{Policy: none}, Orders{}, []string{`no policy ""`}},
+		"brakes":        {Orders{Brakes: []fleet.Brake{{BrakeTarget: freeze, Owner: "a"}, drain, {BrakeTarget: fleet.BrakeTarget{Kind: "halt"}}}}, Orders{Brakes: []fleet.Brake{drain}}, []string{"freeze: for 0s", `no brake "halt"`}},
+		"one too many":  {Orders{Brakes: many}, Orders{Brakes: many[:fleet.MaxBrakes]}, []string{"100 brakes are possible"}},
+		"both policies": {Orders{Policy: best, Shadow: best}, Orders{}, []string{"best", "best"}},
 	} {
-		s := Store{t.TempDir()}
-		if err := s.SaveOrders(&o); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.LoadOrders(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), ordersFile+refused) {
-			t.Errorf("%v, want %q and where it is", err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			store := Store{t.TempDir()}
+			if err := store.SaveOrders(&c.given); err != nil {
+				t.Fatal(err)
+			}
+			ordered, err := store.LoadOrders()
+			if err != nil {
+				t.Fatal(err)
+			}
+			conf := testConfig()
+			core, logged := observer.New(zap.ErrorLevel)
+			conf.Ordered, conf.Log = ordered, zap.New(core)
+			l := New(conf)
+			want := New(Config{Ordered: &c.want, Log: zap.NewNop()})
+			if diff := cmp.Diff(want.orders(), l.orders()); diff != "" {
+				t.Errorf("orders in force (-want +got):\n%s", diff)
+			}
+			if got := int(l.Counters.OrdersDropped.Load()); got != len(c.why) || logged.Len() != got {
+				t.Fatalf("%d dropped and %d logged, want %d", got, logged.Len(), len(c.why))
+			}
+			for i, e := range logged.All() {
+				if text := fmt.Sprint(e.ContextMap()["error"]); !strings.Contains(text, c.why[i]) {
+					t.Errorf("logged %q, want %q", text, c.why[i])
+				}
+			}
+		})
 	}
 }

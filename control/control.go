@@ -69,6 +69,7 @@ type Counters struct {
 	PublishErrors   atomic.Uint64
 	EventsDropped   atomic.Uint64 // the loop was too far behind to take them
 	RestoredDropped atomic.Uint64 // plans of an earlier process that made no sense
+	OrdersDropped   atomic.Uint64 // orders that operators gave an earlier process and that made no sense
 	StartsUnprobed  atomic.Uint64 // first rounds before every engine was probed
 	BudgetsKept     atomic.Uint64 // retry budgets whose attempts are not known any more, once a round
 	BrakesPut       atomic.Uint64 // or renewed
@@ -111,8 +112,8 @@ type event struct {
 	do func(now time.Time)
 }
 
-// New returns a loop. A restored plan that is not sound is dropped, with a
-// warning.
+// New returns a loop. A restored plan that is not sound is dropped, and so is each
+// order that is not; the log says why.
 func New(c Config) *Loop {
 	l := &Loop{config: c, events: make(chan event, maxEvents), shades: make(chan shade, 1), planning: newPlanning()}
 	if c.Ordered != nil {

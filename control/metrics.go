@@ -42,6 +42,7 @@ func (c *Counters) register(r prometheus.Registerer) error {
 		r.Register(newCounter("brakes_released", "Brakes that operators took off.", &c.BrakesReleased)),
 		r.Register(newCounter("brakes_expired", "Brakes whose time was up.", &c.BrakesExpired)),
 		r.Register(newCounter("restored_dropped", "Plans of an earlier process that made no sense and were dropped.", &c.RestoredDropped)),
+		r.Register(newCounter("orders_dropped", "Orders that operators gave an earlier process, that made no sense and were dropped.", &c.OrdersDropped)),
 		r.Register(newCounter("starts_unprobed", "First rounds that did not wait for every engine's first probe.", &c.StartsUnprobed)),
 	)
 }
