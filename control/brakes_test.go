@@ -303,3 +303,35 @@ func TestOrdersThatMakeNoSenseAreDropped(t *testing.T) {
 		})
 	}
 }
+
+// Who was told that nobody heard him has ordered nothing: his order does not take effect
+// behind his back, and may be given again.
+func TestAnOrderThatIsNotHeardIsNotCarriedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		busy := time.Duration(0)
+		makePlan := c.Plan
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) {
+			elapse(busy)
+			return makePlan(s)
+		}
+		l := New(c)
+		runLoop(t, l)
+		aRound(l)
+		mustBrake(t, l, fleet.Brake{BrakeTarget: drainQ}, time.Hour)
+		l.Post(func(time.Time) { busy = chooseWait + DefaultTick })
+		aRound(l) // it is at a long plan
+		if _, err := l.Release(drainQ, "ann@ops"); !errors.Is(err, errNotHeard) {
+			t.Fatalf("asked a busy loop: %v, want %v", err, errNotHeard)
+		}
+		elapse(2 * DefaultTick) // the plan is made
+		l.Post(func(time.Time) { busy = 0 })
+		elapse(2 * chooseWait)
+		if got := aRound(l).State.Brakes; len(got) != 1 {
+			t.Errorf("in force: %v, want the drain", got)
+		}
+		if got, err := l.Release(drainQ, "ann@ops"); err != nil || len(got) > 0 {
+			t.Errorf("released again: %v, %v", got, err)
+		}
+	})
+}

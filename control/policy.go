@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -68,13 +69,18 @@ func (l *Loop) Choose(policy, shadow *string) (fleet.Choice, error) {
 }
 
 // ask has the loop do something before its next round, and waits for what comes of it.
+// Either it is done, or who asked is told that nobody heard: never both.
 func ask[T any](l *Loop, do func(now time.Time) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	heard := make(chan answer, 1)
+	var settled atomic.Bool // the loop has begun, or who asked has given up
 	posted := l.Post(func(now time.Time) {
+		if !settled.CompareAndSwap(false, true) {
+			return
+		}
 		value, err := do(now)
 		heard <- answer{value, err}
 	})
@@ -86,8 +92,12 @@ func ask[T any](l *Loop, do func(now time.Time) (T, error)) (T, error) {
 	case a := <-heard:
 		return a.value, a.err
 	case <-time.After(chooseWait):
+	}
+	if settled.CompareAndSwap(false, true) {
 		return none, errNotHeard
 	}
+	a := <-heard // it is about to be done
+	return a.value, a.err
 }
 
 // filed is what the fleet file says.
