@@ -75,7 +75,7 @@ func (f *frontEnd) node(id string) *node {
 		return nil
 	}
 	i, _ = f.find(id)
-	f.nodes = slices.Insert(f.nodes, i, &node{id: id})
+	f.nodes = slices.Insert(f.nodes, i, &node{id: id, sent: sent{}})
 	return f.nodes[i]
 }
 

@@ -14,9 +14,10 @@ import (
 // A penalty is a weir-extproc's own, by what its own requests met. The health of an engine
 // is the mean of what they multiply its weight by, each by how many requests it sends to
 // the pool, since that is what of the traffic stays away. One that sends the pool
-// nothing has no evidence and does not count: unknown is neither well nor sick. The health
-// of a pool is the mean over its engines that serve and are known; what the plan then
-// takes off the pool no weir-extproc takes off again, for levels tell it.
+// nothing has no evidence and does not count: unknown is neither well nor sick. Of one
+// that does, all engines count, those too that it met none of lately: it would send them
+// their part. The health of a pool is the mean over its engines that serve; what the plan
+// then takes off the pool no weir-extproc takes off again, for levels tell it.
 const (
 	// evidenceTau is over what requests count.
 	evidenceTau = 10 * time.Second
@@ -26,36 +27,29 @@ const (
 	healthSteps = 100
 )
 
-// sent counts the attempts that a node made at a pool and at each of its engines.
-type sent struct {
-	pools   map[fleet.PoolID]*decayed
-	engines map[fleet.EngineID]*decayed
-}
+// sent counts the attempts that a node made at each pool.
+type sent map[fleet.PoolID]*decayed
 
 // observe counts the attempts of a report. Pools and engines that the fleet does not have
 // are left out.
-func (s *sent) observe(now time.Time, r *fleet.LoadReport, pools map[fleet.PoolID]*pool) {
-	if s.pools == nil {
-		s.pools, s.engines = map[fleet.PoolID]*decayed{}, map[fleet.EngineID]*decayed{}
-	}
+func (s sent) observe(now time.Time, r *fleet.LoadReport, pools map[fleet.PoolID]*pool) {
 	for i := range r.Classes {
 		for j := range r.Classes[i].Pools {
 			l := &r.Classes[i].Pools[j]
 			if pools[l.Pool] == nil {
 				continue
 			}
+			if s[l.Pool] == nil {
+				s[l.Pool] = &decayed{}
+			}
 			for k := range l.Engines {
-				e := &l.Engines[k]
-				if pools[l.Pool].engines[e.Engine] != nil {
-					n := attemptsAt(e)
-					count(s.pools, l.Pool, now, r.Interval, n)
-					count(s.engines, e.Engine, now, r.Interval, n)
+				if e := &l.Engines[k]; pools[l.Pool].engines[e.Engine] != nil {
+					s[l.Pool].add(now, evidenceTau, attemptsAt(e))
 				}
 			}
 		}
 	}
-	deleteKeys(s.pools, func(id fleet.PoolID) bool { return pools[id] == nil })
-	deleteKeys(s.engines, func(id fleet.EngineID) bool { return s.engines[id].read(now, evidenceTau) < leastEvidence })
+	deleteKeys(s, func(id fleet.PoolID) bool { return pools[id] == nil })
 }
 
 // attemptsAt are how many the counts rest on: of one under way its first token is one, of
@@ -68,16 +62,8 @@ func attemptsAt(e *fleet.EngineLoad) float64 {
 	return float64(max(n, e.TTFT.Count()))
 }
 
-func count[K comparable](of map[K]*decayed, key K, now time.Time, interval time.Duration, n float64) {
-	if of[key] == nil {
-		of[key] = &decayed{since: now.Add(-interval)}
-	}
-	of[key].add(now, evidenceTau, n)
-}
-
 // judge is a weir-extproc that has evidence of a pool.
 type judge struct {
-	node      *node
 	weight    float64
 	penalties map[fleet.EngineID]float64
 }
@@ -95,26 +81,26 @@ func (t *Tracker) health(now time.Time, id fleet.PoolID, st *fleet.PoolState) fl
 		}
 	}
 	slices.SortStableFunc(st.Signals.Penalties, func(a, b fleet.PenaltySeen) int { return cmp.Compare(a.Engine, b.Engine) })
-	sum, known := 0.0, 0.0
+	sum, serve := 0.0, 0.0
 	for _, e := range t.pools[id].named.Engines { // in their order, so that the sum is the same each time
-		if health, ok := healthOf(now, e, judges); ok && st.Engines[e].Serves() {
-			sum += health
-			known++
+		if st.Engines[e].Serves() {
+			sum += healthOf(e, judges)
+			serve++
 		}
 	}
-	if known == 0 {
+	if len(judges) == 0 || serve == 0 {
 		return 0
 	}
-	return max(1, math.Round(sum/known*healthSteps)) / healthSteps
+	return max(1, math.Round(sum/serve*healthSteps)) / healthSteps
 }
 
 // judge returns what the node's weir-extproc says of a pool, if it is heard of and sends
 // requests there.
 func (n *node) judge(now time.Time, id fleet.PoolID) (j judge, ok bool) {
-	if n.extProc.heard.IsZero() || now.Sub(n.extProc.heard) > clientSilent || n.sent.pools[id] == nil {
+	if n.extProc.heard.IsZero() || now.Sub(n.extProc.heard) > clientSilent || n.sent[id] == nil {
 		return j, false
 	}
-	j = judge{n, n.sent.pools[id].read(now, evidenceTau), map[fleet.EngineID]float64{}}
+	j = judge{n.sent[id].read(now, evidenceTau), map[fleet.EngineID]float64{}}
 	for _, p := range n.penalties {
 		if p.Pool == id {
 			j.penalties[p.Engine] = p.Value
@@ -133,16 +119,12 @@ func (n *node) tell(to []fleet.PenaltySeen, fe fleet.FrontEndID, id fleet.PoolID
 	return to
 }
 
-// healthOf is the mean of an engine's penalties; false: nobody knows.
-func healthOf(now time.Time, e fleet.EngineID, judges []judge) (float64, bool) {
+// healthOf is the mean of an engine's penalties.
+func healthOf(e fleet.EngineID, judges []judge) float64 {
 	sum, weight := 0.0, 0.0
 	for _, j := range judges {
-		penalty, penalised := j.penalties[e]
-		if seen := j.node.sent.engines[e]; !penalised && (seen == nil || seen.read(now, evidenceTau) < leastEvidence) {
-			continue
-		}
-		sum += j.weight * cmp.Or(penalty, 1)
+		sum += j.weight * cmp.Or(j.penalties[e], 1)
 		weight += j.weight
 	}
-	return sum / weight, weight > 0
+	return sum / weight
 }

@@ -59,6 +59,29 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// At night a pool is as well as by day: that few of its engines are met does not make
+// the penalty of one the health of all.
+func TestHealthAtNight(t *testing.T) {
+	engines := testFleet().Pool("big").Engines
+	n := float64(len(engines))
+	f := newFeed()
+	sick := penalised(engines[0], 0.05)
+	f.seconds(20, met("east", "a", 10, sick))
+	night := met("east", "a", 1, sick)
+	night.Classes[0].Pools[0].Engines = night.Classes[0].Pools[0].Engines[:1]
+	want := math.Round(100*(n-1+0.05)/n) / 100
+	for range 120 {
+		f.seconds(1, night)
+		if got := f.State(f.now, nil).Pools["big"].Health; got != want {
+			t.Fatalf("health %v at %v, want %v", got, f.now, want)
+		}
+	}
+	f.seconds(120, met("east", "a", 0, sick))
+	if got := f.State(f.now, nil).Pools["big"].Health; got != 0 {
+		t.Errorf("health %v of a pool that nobody sends anything, want none", got)
+	}
+}
+
 // Health follows penalties with the next state, and who falls silent is not asked.
 func TestHealthFollows(t *testing.T) {
 	first := testFleet().Pool("big").Engines[0]
