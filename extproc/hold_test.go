@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"weir/fleet"
 )
 
@@ -407,5 +409,18 @@ func TestWhatHoldingIsWorth(t *testing.T) {
 	none, some = measured(0, weak), measured(hold, weak)
 	if some.longest > none.longest+maxQueued {
 		t.Errorf("of weak engines the longest queue is %d, without holding %d", some.longest, none.longest)
+	}
+}
+
+// A new table takes over the memory of the one before: it is large.
+func TestHoldingTakesMemoryOnce(t *testing.T) {
+	swap := func(hold time.Duration) float64 {
+		v, l := twoPools(), &New(zap.NewNop()).ledger
+		v.Hold = hold
+		table := NewTable(v)
+		return testing.AllocsPerRun(100, func() { l.adopt(table, epoch) })
+	}
+	if holds, none := swap(time.Minute), swap(0); holds > none {
+		t.Errorf("%v allocations where conversations are held, else %v", holds, none)
 	}
 }

@@ -83,7 +83,9 @@ func (l *ledger) adopt(t *Table, now time.Time) {
 	t.clock, t.diverted, t.talks, t.refused = &l.clock, &l.diverted, &l.talks, &l.refused
 	l.clock.Store(now.Unix())
 	if t.hold > 0 {
-		l.places.CompareAndSwap(nil, &whereabouts{})
+		if l.places.Load() == nil { // who adopts holds the lock
+			l.places.Store(&whereabouts{})
+		}
 		t.places = l.places.Load()
 	}
 	for _, c := range t.classes {
