@@ -99,10 +99,10 @@ func (t *Table) remember(d *decision) {
 	switch {
 	case name == 0:
 	case d.refusal == nil:
-		t.talks.keep(name, now+talkIdle)
+		t.talks.keep(name, now+talkIdle, now)
 		t.refused.drop(name)
 	case d.refusal.reason == reasonShed:
-		t.refused.keep(name, now+int64(d.refusal.retryAfterSeconds)+late)
+		t.refused.keep(name, now+int64(d.refusal.retryAfterSeconds)+late, now)
 	}
 }
 

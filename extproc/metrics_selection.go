@@ -31,6 +31,10 @@ func (s *Server) registerSelection(r prometheus.Registerer) error {
 		}),
 		r.Register(total("whereabouts_forgotten", "Active conversations that were forgotten for want of room.",
 			func() float64 { return float64(s.ledger.places.Load().lost()) })),
+		family(r, "conversations_forgotten", "Conversations that were forgotten for want of room before their time, by what was known of them.", "kind", []label{
+			{"under_way", &s.ledger.talks.forgotten},
+			{"refused", &s.ledger.refused.forgotten},
+		}),
 		r.Register(newCounter("levels_stale", "Times that levels of engines did not come for so long that the last count for nothing.", "", "", &s.ledger.levels.stale)),
 		r.Register(newCounter("levels_unused", "Levels of a pool that were left out: of other engines than the pool has, or not to be read.", "", "", &s.ledger.levels.unused)),
 		r.Register(total("conversations_compared", "Recent conversations that were looked up anew when a table replaced another.",

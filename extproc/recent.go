@@ -16,7 +16,8 @@ const (
 // request waits for another: what two write at once, one of them has written in vain.
 // One key in about a billion is taken for another.
 type recent struct {
-	sets [recentSets][recentWays]atomic.Uint64
+	forgotten atomic.Uint64 // for want of room, before their time
+	sets      [recentSets][recentWays]atomic.Uint64
 }
 
 // word joins a key's tag and a time in Unix seconds; 0 is no word.
@@ -45,7 +46,7 @@ func (r *recent) left(key uint64, now int64) int64 {
 }
 
 // keep remembers a key until a time, in place of the one that ends first if need be.
-func (r *recent) keep(key uint64, until int64) {
+func (r *recent) keep(key uint64, until, now int64) {
 	if r == nil {
 		return
 	}
@@ -55,12 +56,15 @@ func (r *recent) keep(key uint64, until int64) {
 	for i := range set {
 		w := set[i].Load()
 		if w>>(64-tagBits) == key>>tagBits {
-			first = i
+			first, ends = i, 0
 			break
 		}
 		if w&timeMask < ends {
 			first, ends = i, w&timeMask
 		}
+	}
+	if int64(ends) > now {
+		r.forgotten.Add(1)
 	}
 	set[first].Store(word(key, until))
 }
