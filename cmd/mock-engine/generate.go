@@ -18,7 +18,7 @@ func (e *engine) generate(ctx context.Context, j *job, emit func(piece string) e
 	}
 	defer leave()
 	_, gap := e.profile.firstToken(j.utilisation, j.prompt-j.cached)
-	due := time.Now().Add(j.stretch(gap, e.jitter))
+	due := time.Now().Add(e.stretch(j, gap))
 	if err := sleepUntil(ctx, due); err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (e *engine) generate(ctx context.Context, j *job, emit func(piece string) e
 		if j.made == j.output {
 			break
 		}
-		due = due.Add(j.stretch(e.tokenGap(time.Now()), e.jitter))
+		due = due.Add(e.stretch(j, e.tokenGap(time.Now())))
 		if err := sleepUntil(ctx, due); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (e *engine) admit(ctx context.Context, j *job) (leave func(), err error) {
 		return nil, ctx.Err()
 	}
 	queue, _ := e.profile.firstToken(j.utilisation, j.prompt-j.cached)
-	if err := sleepUntil(ctx, time.Now().Add(j.stretch(queue, e.jitter))); err != nil {
+	if err := sleepUntil(ctx, time.Now().Add(e.stretch(j, queue))); err != nil {
 		<-e.slots
 		return nil, err
 	}

@@ -100,9 +100,10 @@ func (j *job) make() string {
 	return piece
 }
 
-// stretch is a wait with the jitter and the injected slowness in it.
-func (j *job) stretch(wait time.Duration, jitter float64) time.Duration {
-	factor := j.faults.Slow * (1 + jitter*(2*j.chance.Float64()-1))
+// stretch is a wait with the jitter and the injected slowness in it: what slows an engine
+// down slows all that it has in work, and for as long.
+func (e *engine) stretch(j *job, wait time.Duration) time.Duration {
+	factor := e.faults.Load().Slow * (1 + e.jitter*(2*j.chance.Float64()-1))
 	return time.Duration(float64(wait) * factor)
 }
 
