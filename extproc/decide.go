@@ -37,35 +37,7 @@ func (t *Table) decide(h *head, f facts, unread error, random uint64) decision {
 
 func (t *Table) judge(h *head, f facts, unread error, random uint64) decision {
 	d := decision{model: f.model, features: f.features}
-	switch {
-	case harmful(unread):
-		d.refusal = badRequest(unread)
-	case errors.Is(unread, errTooLong):
-		d.refusal = tooLarge()
-	case errors.Is(unread, errBusy) && !t.headersDecide(h):
-		d.refusal = busy(random)
-	}
-	if d.refusal != nil {
-		return d
-	}
-	f.lookUp(h)
-	if r := t.routeOf(h, &f); r != nil {
-		d.class = r.class
-		if f.byPath {
-			d.model = r.rule.Model
-		} else {
-			d.as = r.rule.As
-		}
-	}
-	if d.class == nil && f.model == "" {
-		d.class = t.unreadable
-	}
-	if d.class == nil {
-		d.refusal = unknown(f.model, unread)
-		return d
-	}
-	if d.as != "" && h.encoding() != identity {
-		d.refusal = badRequest(errPackedAlias)
+	if d.refusal = t.classify(&d, h, &f, unread, random); d.refusal != nil {
 		return d
 	}
 	d.key, d.keyed = d.class.keyOf(h, &f, random), true
@@ -83,6 +55,37 @@ func (t *Table) judge(h *head, f facts, unread error, random uint64) decision {
 		d.followable = d.class.follows && strings.HasSuffix(h.path, envoy.ResponsesPath)
 	}
 	return d
+}
+
+// classify notes the class of a request, or says why it has none that it may use.
+func (t *Table) classify(d *decision, h *head, f *facts, unread error, random uint64) *refusal {
+	switch {
+	case harmful(unread):
+		return badRequest(unread)
+	case errors.Is(unread, errTooLong):
+		return tooLarge()
+	case errors.Is(unread, errBusy) && !t.headersDecide(h):
+		return busy(random)
+	}
+	f.lookUp(h)
+	if r := t.routeOf(h, f); r != nil {
+		d.class = r.class
+		if f.byPath {
+			d.model = r.rule.Model
+		} else {
+			d.as = r.rule.As
+		}
+	}
+	if d.class == nil && f.model == "" {
+		d.class = t.unreadable
+	}
+	switch {
+	case d.class == nil:
+		return unknown(f.model, unread)
+	case d.as != "" && h.encoding() != identity:
+		return badRequest(errPackedAlias)
+	}
+	return nil
 }
 
 // first is the first choice: the engine that holds what the request follows, full or

@@ -3,10 +3,10 @@
 //
 // A [Table] is the pure part: built once from a [fleet.View], never changed but for
 // how full its engines are known to be, and the same on every replica, so that all of
-// them send one conversation to one engine. A [Server] speaks Envoy's external processing protocol over the current
-// table. It reads of a request what it must and no more: headers where they
-// decide, else the body, which it scans but never keeps or logs, nor changes but for
-// an alias of a model.
+// them send one conversation to one engine. A [Server] speaks Envoy's external
+// processing protocol over the current table. It reads of a request what it must and
+// no more: headers where they decide, else the body, which it scans but never keeps or
+// logs, nor changes but for an alias of a model.
 //
 // Nothing here is needed for Envoy to forward: a dead or late Server leaves
 // Envoy with the plan's weights.

@@ -4,10 +4,10 @@
 // between. It runs a virtual queue (Kunniyur and Srikant, "Analysis and design of an
 // adaptive virtual queue algorithm", SIGCOMM 2001): what was let in, less what the plan
 // says can be served, and never more than what is open: engines that are faster than
-// their profile prove it wrong. While that stays short everybody enters. When it has grown, or the
-// plan itself refuses a part, as much is let in as can be served. Conversations that are
-// under way come first; new ones get what is left, less what drains the queue, and those
-// that were refused a moment ago what is left of that. Among
+// their profile prove it wrong. While that stays short everybody enters. When it has
+// grown, or the plan itself refuses a part, as much is let in as can be served.
+// Conversations that are under way come first; new ones get what is left, less what
+// drains the queue, and those that were refused a moment ago what is left of that. Among
 // tenants each gets no more than its fair part (max-min, as in Demers, Keshav and
 // Shenker, "Analysis and simulation of a fair queueing algorithm", SIGCOMM 1989). They
 // are told apart by a hash (McKenney, "Stochastic fairness queueing", INFOCOM 1990), so
