@@ -112,7 +112,7 @@ func TestEverything(t *testing.T) {
 		}},
 		Options: fleet.Options{
 			Policy: "waterfall", Shadow: "optimal", Tick: 5 * time.Second, DeclaredOnly: true, Headroom: 0.125, ChurnSeconds: 0.002, ChurnHalving: time.Minute, MinShare: 0.01,
-			BodyLimit: 8 << 20, Idle: 90 * time.Second, Origins: []string{"https://app.example.org", "http://localhost:3000"}, Unreadable: "rest", RetryPercent: 20, RetryFloor: 3, HealthPath: "/healthz", Hold: 2 * time.Minute, TellDecision: true,
+			BodyLimit: 8 << 20, Idle: 90 * time.Second, Origins: []string{"https://app.example.org", "http://localhost:3000"}, Unreadable: "rest", RetryPercent: 20, RetryFloor: 3, HealthPath: "/healthz", Hold: 2 * time.Minute, TellDecision: true, TenantHeader: "x-tenant",
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -57,6 +57,7 @@ func example() *fleet.View {
 		},
 		Unreadable:   "batch",
 		TellDecision: true,
+		TenantHeader: "x-tenant",
 		Hold:         90 * time.Second,
 	}
 }
@@ -108,6 +109,7 @@ func anyView(t *rapid.T) *fleet.View {
 
 		Hold:         time.Duration(rapid.IntRange(0, 3_600_000).Draw(t, "hold")) * time.Millisecond,
 		TellDecision: rapid.Bool().Draw(t, "tell"),
+		TenantHeader: rapid.SampledFrom([]string{"", "x-tenant"}).Draw(t, "tenant"),
 	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "classes") {
 		c := anyClass(t, fleet.ClassID(fmt.Sprintf("class.%d", i)))
