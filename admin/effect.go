@@ -22,14 +22,13 @@ func effect(r fleet.Round, b *fleet.Brake) string {
 	case fleet.BrakeFreeze:
 		return ""
 	}
-	text := limitEffect(r, b)
-	if b.Kind == fleet.BrakePin {
-		text = pinEffect(r, b)
-	}
-	if !r.Planned.IsZero() && r.Planned.Before(b.Since) {
+	switch {
+	case !r.Planned.IsZero() && r.Planned.Before(b.Since):
 		return "it waits for a new plan, the last one being held"
+	case b.Kind == fleet.BrakePin:
+		return pinEffect(r, b)
 	}
-	return text
+	return limitEffect(r, b)
 }
 
 const gone = "no effect: the fleet file does not name it any more"

@@ -161,8 +161,6 @@ func (g gauges) beliefs(s *fleet.State) {
 	for st, d := range s.Demand {
 		known[d.Source]++
 		g.set(demand, d.Rps, string(st.FrontEnd), string(st.Class))
-	}
-	for st := range s.Demand {
 		g.retries(s, st)
 	}
 	for source, n := range known {

@@ -163,14 +163,14 @@ func (b *budgeting) spareRps(id PoolID) float64 {
 // roomRps is how many retries of a route there is room for. Streams that share a pool
 // get parts of it by the retries that they would send there.
 func (b *budgeting) roomRps(r *Route, to []landing) float64 {
+	if r.ShedRps > 0 {
+		return 0
+	}
 	room := 0.0
 	for _, l := range to {
 		if own := r.admittedRps() * l.part; own > 0 {
 			room += b.spareRps(l.pool) * own / b.pressure[l.pool]
 		}
-	}
-	if r.ShedRps > 0 {
-		return 0
 	}
 	return room
 }
