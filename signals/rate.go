@@ -93,6 +93,14 @@ func (w window) split() (recent, before tally) {
 	return recent, before
 }
 
+// newest tallies the newest samples, until they make up so many seconds.
+func (w window) newest(seconds float64) (t tally) {
+	for i := len(w) - 1; i >= 0 && t.seconds < seconds; i-- {
+		t.add(w[i])
+	}
+	return t
+}
+
 // level estimates the requests per second of several nodes together, and makes
 // them forget what went before a jump. Judging the sum finds jumps that would
 // drown in the noise of each node.
