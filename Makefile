@@ -45,10 +45,10 @@ test: setup lint ## Lint, run all tests with the race detector, fuzz for a minut
 	go test -race -count=1 -timeout 20m ./deploy/...
 	$(MAKE) --no-print-directory fuzz
 
-# Engines' pages, load reports, access logs, bodies and fleet files. FUZZ_FOR=10m looks
+# Engines' pages, load reports, access logs, bodies, fleet files and benchmarks' results. FUZZ_FOR=10m looks
 # for longer.
 FUZZ_FOR ?= 10s
-fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzReceive ./extproc:FuzzRead ./extproc:FuzzScan ./extproc/wire:FuzzRequest ./extproc:FuzzSplice ./extproc:FuzzInflate ./extproc:FuzzHeaders ./config:FuzzParse ./simulate:FuzzReadAzure ./simulate:FuzzReadMooncake
+fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzReceive ./extproc:FuzzRead ./extproc:FuzzScan ./extproc/wire:FuzzRequest ./extproc:FuzzSplice ./extproc:FuzzInflate ./extproc:FuzzHeaders ./config:FuzzParse ./simulate:FuzzReadAzure ./simulate:FuzzReadMooncake ./fit:FuzzRead
 
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers of what strangers write

@@ -65,6 +65,7 @@ var rooms = map[string]room{
 	"extproc/roundtrip": {ours: "fleet", modules: metrics},
 	"extproc/wire":      {modules: servers},
 	"simulate":          {ours: "fleet signals signals/dialect signals/scrape", modules: "github.com/cespare/xxhash/v2", tests: "*"},
+	"fit":               {ours: "fleet", tests: "config"},
 	"deploy":            {tests: "*"},
 	"deploy/bench":      {tests: "*"},
 	"deploy/stage":      {ours: "fleet config", modules: "golang.org/x/sync", tests: "*"},
@@ -72,14 +73,14 @@ var rooms = map[string]room{
 	"cmd/mock-engine":   {},
 	"cmd/weir-extproc":  {ours: "fleet envoy xds extproc extproc/outcome extproc/roundtrip admin", modules: command},
 	"cmd/weir": {
-		ours:    "fleet config signals signals/dialect signals/scrape solver solver/lp solver/clp control envoy xds admin deploy/demo deploy/stage",
+		ours:    "fleet config fit signals signals/dialect signals/scrape solver solver/lp solver/clp control envoy xds admin deploy/demo deploy/stage",
 		modules: command,
 		tests:   "*",
 	},
 }
 
 // folders are the top-level folders; those that git ignores are left out.
-var folders = strings.Fields("admin cmd config control deploy docs envoy extproc fleet signals simulate solver testdata tools xds")
+var folders = strings.Fields("admin cmd config control deploy docs envoy extproc fit fleet signals simulate solver testdata tools xds")
 
 // ignored are top-level folders that a build leaves behind.
 var ignored = strings.Fields("bin out")
