@@ -61,6 +61,7 @@ func New(log *zap.Logger) *Server {
 		health: health.NewServer(), keys: newKeyCounters(), deciding: newDeciding(), log: log,
 		bodies: budget{limit: DefaultBudget, began: time.Now()},
 	}
+	s.ledger.diverted.idle = divertedIdle
 	s.ledger.classes, s.ledger.engines = map[fleet.ClassID]*tally{}, map[fleet.EngineID]*liveEngine{}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	return s

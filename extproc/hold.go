@@ -13,7 +13,16 @@ const (
 	// body: some 4,000 tokens.
 	longTurns = 2
 	longBytes = 16 << 10
+	// activeFor is for how long a conversation counts as active after a turn.
+	activeFor = 60 // seconds
 )
+
+// lastTurn is that of a conversation.
+type lastTurn struct {
+	engine  uint64 // hash of it; 0: it is not known
+	settled int64  // when it last went where it belongs, Unix seconds
+	turns   int64  // that were seen, none of them long after the one before
+}
 
 // hold says what became of a conversation that the plan's weights have moved.
 type hold int
@@ -37,11 +46,11 @@ func (t *Table) holdOrPlace(s *selection, h *head) (e *engine, d detour, hold ho
 		t.places.drop(name)
 		return e, d, hold
 	}
-	turn := lastTurn{key: name, engine: e.hash, seen: now, settled: now, turns: last.turns + 1}
+	turn := lastTurn{engine: e.hash, settled: now, turns: last.turns + 1}
 	if hold == held {
 		turn.settled = last.settled
 	}
-	t.places.note(turn)
+	t.places.keep(name, turn, now)
 	return e, d, hold
 }
 

@@ -26,11 +26,11 @@ const (
 // ledger counts per class and per engine, whatever table the requests were decided by.
 // Requests only touch its atomic counts; what they stand in changes with the tables.
 type ledger struct {
-	clock    atomic.Int64 // Unix seconds, brought up to date each second
-	diverted diverted
-	talks    recent                      // conversations that were let in, until engines have given up their cache
-	refused  recent                      // conversations that were refused, until they should have come back
-	places   atomic.Pointer[whereabouts] // nil: no table has held anybody yet
+	clock    atomic.Int64                     // Unix seconds, brought up to date each second
+	diverted memory[uint64]                   // conversations that are away from their own engine: the hash of the one where they are
+	talks    recent                           // conversations that were let in, until engines have given up their cache
+	refused  recent                           // conversations that were refused, until they should have come back
+	places   atomic.Pointer[memory[lastTurn]] // nil: no table has held anybody yet
 
 	mu      sync.Mutex // guards what follows
 	began   bool       // there was a table
@@ -84,7 +84,7 @@ func (l *ledger) adopt(t *Table, now time.Time) {
 	l.clock.Store(now.Unix())
 	if t.hold > 0 {
 		if l.places.Load() == nil { // who adopts holds the lock
-			l.places.Store(&whereabouts{})
+			l.places.Store(&memory[lastTurn]{idle: activeFor})
 		}
 		t.places = l.places.Load()
 	}

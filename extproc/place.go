@@ -25,6 +25,10 @@ const (
 // not come back at once.
 const staysAway = 10 // seconds
 
+// divertedIdle is how long a conversation is remembered to be away that has no turns: by
+// then engines have given up its cache.
+const divertedIdle = 600 // seconds
+
 // place returns the engine of a selection, and whether it is its own. Only a named
 // conversation can be remembered.
 func (t *Table) place(s *selection, named bool) (*engine, detour) {

@@ -22,11 +22,11 @@ type Table struct {
 	classes    []*class
 	pools      []*pool
 	clock      *atomic.Int64        // Unix seconds, near enough
-	diverted   *diverted            // nil: diversions are not remembered
+	diverted   *memory[uint64]      // nil: diversions are not remembered
 	talks      *recent              // conversations that were let in; nil: they are not remembered
 	refused    *recent              // and those that were not
 	tenant     string               // header that names the tenant; empty: none does
-	places     *whereabouts         // nil: nobody is held
+	places     *memory[lastTurn]    // nil: nobody is held
 	hold       float64              // seconds that a conversation stays at least that the weights move; 0: nobody does
 	tell       bool                 // clients are told of decisions
 	plan       string               // version of what the table is made of
