@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +14,9 @@ import (
 )
 
 const (
-	// penalisedWithin is how soon after its first bad second an outlier has less than a
-	// fifth of its part, recoveredWithin how soon after its last more than nine tenths.
+	// penalisedWithin is how soon after its first bad request an outlier has less than a
+	// fifth of its part, recoveredWithin how soon after its first good one more than nine
+	// tenths.
 	penalisedWithin = 3 * time.Second
 	recoveredWithin = 30 * time.Second
 )
@@ -37,24 +39,30 @@ func TestOutliersArePenalisedAndRecover(t *testing.T) {
 	}
 	defer clients.Wait()
 	defer stop()
-	faults := func(slow, fails string) time.Time {
+	faults := func(slow, fails string) (from, to time.Time) {
+		from = time.Now()
 		for _, p := range s.Fleet.Pools {
 			setFaults(t, p.Engines[0], slow)
 			setFaults(t, p.Engines[1], fails)
 		}
-		return time.Now()
+		return from, time.Now()
 	}
 	pass(t, 5*time.Second) // for what is usual to be known
-	bad := faults(`{"slow":10}`, `{"errorRate":1}`)
+	_, bad := faults(`{"slow":10}`, `{"errorRate":1}`)
 	pass(t, penalisedWithin+12*time.Second)
-	well := faults(`{}`, `{}`)
-	pass(t, recoveredWithin+15*time.Second)
+	better, well := faults(`{}`, `{}`)
+	pass(t, recoveredWithin+20*time.Second)
 	end := time.Now()
 	all := arrivals(t, s)
 	for _, p := range s.Fleet.Pools {
+		penalised := allAsked(t, all, p.Engines[:2], bad).Add(penalisedWithin)
+		recovered := allAsked(t, all, p.Engines[:2], well).Add(recoveredWithin)
+		if penalised.Add(5*time.Second).After(better) || recovered.Add(5*time.Second).After(end) {
+			t.Fatalf("pool %s: the bad engines had requests only %v after they went bad, and %v after they were well", p.ID, penalised.Sub(bad)-penalisedWithin, recovered.Sub(well)-recoveredWithin)
+		}
 		for i, e := range p.Engines {
-			during, n := partOf(all, p.ID, e, bad.Add(penalisedWithin), well)
-			after, m := partOf(all, p.ID, e, well.Add(recoveredWithin), end)
+			during, n := partOf(all, p.ID, e, penalised, better)
+			after, m := partOf(all, p.ID, e, recovered, end)
 			noise := 3 * math.Sqrt(4/m) // of the part, were all alike
 			t.Logf("pool %s, engine %d: %.3f of its part of %v while two are bad, %.3f of %v when they are well", p.ID, i, during, n, after, m)
 			if i < 2 && during >= 0.2 {
@@ -87,6 +95,22 @@ func pass(t *testing.T, d time.Duration) {
 		t.Fatal("the test ended")
 	case <-time.After(d):
 	}
+}
+
+// allAsked is when each of some engines has had a request since a time, by the engines'
+// own word: nobody can know of them what they are now before that.
+func allAsked(t *testing.T, all []stage.Arrival, engines []fleet.EngineID, since time.Time) (last time.Time) {
+	t.Helper()
+	for _, e := range engines {
+		i := slices.IndexFunc(all, func(a stage.Arrival) bool { return a.Engine == e && a.Time.After(since) })
+		if i < 0 {
+			t.Fatalf("engine %s had no request any more", e)
+		}
+		if all[i].Time.After(last) {
+			last = all[i].Time
+		}
+	}
+	return last
 }
 
 // partOf is what an engine got of its pool's requests in some time, in parts of what each
