@@ -68,7 +68,7 @@ func readAll(name string, in io.Reader) ([]byte, error) {
 // returns a fleet that keeps every promise of [fleet.Fleet], or [Problems].
 func Parse(name string, data []byte) (*fleet.Fleet, error) {
 	d := &document{file: name, nodesLeft: maxNodes}
-	r := reader{doc: d, engines: map[fleet.EngineID]string{}, listens: map[string]string{}}
+	r := reader{doc: d, engines: map[fleet.EngineID]string{}, listens: map[string]string{}, sources: map[fleet.Discovery]string{}}
 	if root, ok := d.parse(data); ok {
 		r.file(root)
 	}
@@ -84,10 +84,11 @@ func Parse(name string, data []byte) (*fleet.Fleet, error) {
 type reader struct {
 	doc      *document
 	fleet    fleet.Fleet
-	engines  map[fleet.EngineID]string // the pool that listed each engine
-	listens  map[string]string         // the front-end that took each address
-	rules    []placedRule              // of all classes so far, in the order of matching
-	doubtful bool                      // what some pool offers could not be read
+	engines  map[fleet.EngineID]string  // the pool that listed each engine
+	listens  map[string]string          // the front-end that took each address
+	sources  map[fleet.Discovery]string // the pool that each source is of, times aside
+	rules    []placedRule               // of all classes so far, in the order of matching
+	doubtful bool                       // what some pool offers could not be read
 }
 
 func (r *reader) file(root node) {

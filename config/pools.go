@@ -37,7 +37,11 @@ func (r *reader) pool(n node, i int) {
 	if r.fleet.Pool(p.ID) != nil {
 		m.at("name").wrong("give it another name", "there is a pool of this name already")
 	}
-	p.Engines = r.poolEngines(m.must("engines"), string(p.ID))
+	if engines := m.must("engines"); engines.isMapping() {
+		p.Discovery, p.Awaited = r.discovery(engines, string(p.ID)), true
+	} else {
+		p.Engines = r.poolEngines(engines, string(p.ID))
+	}
 	p.Profile = profile(m.must("profile"))
 	p.TLS = tls(m.at("tls"))
 	p.Metrics = metrics(m.at("metrics"), p.EngineType)

@@ -35,7 +35,7 @@ func checkPools(t *testing.T, f *fleet.Fleet) {
 	engines := map[fleet.EngineID]bool{}
 	for i := range f.Pools {
 		p := &f.Pools[i]
-		if f.Pool(p.ID) != p || len(p.Models) == 0 || len(p.Engines) == 0 || !slices.IsSorted(p.Engines) {
+		if f.Pool(p.ID) != p || len(p.Models) == 0 || (len(p.Engines) == 0) != (p.Discovery != nil) || !slices.IsSorted(p.Engines) {
 			t.Errorf("pool %q: a second of its name, no model, no engine, or engines not sorted", p.ID)
 		}
 		for _, e := range p.Engines {

@@ -52,6 +52,9 @@ type Pool struct {
 	Labels       map[string]string // free-form: sku, tier, jurisdiction
 	Capabilities []string          // tools, vision, …
 	Engines      []EngineID
+	Leaving      []EngineID // those of Engines that discovery names no more: they end what they have
+	Discovery    *Discovery // where Engines come from; nil: from the fleet file
+	Awaited      bool       // nothing is known of Engines: discovery has not answered yet
 	Profile      Profile
 	TLS          *TLS    // nil: plain HTTP to the engines
 	Metrics      Metrics // zero: nothing is told of the engines' metrics pages

@@ -17,6 +17,7 @@ type State struct {
 	Previous     *Plan                      // nil: none
 	Brakes       []Brake                    // what operators have put on by hand, by target; its drains are in Pools
 	Nodes        map[FrontEndID][]NodeShare // the Envoys of a front-end that are heard of, by name
+	Sources      map[PoolID]SourceState     // of pools whose engines are discovered
 	// Retries are decided beside the plan and told with it; a missing stream has the
 	// fleet file's budget.
 	Retries  map[Stream]Retries

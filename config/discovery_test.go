@@ -1,0 +1,74 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weir/fleet"
+)
+
+func withEngines(engines string) string {
+	return strings.Replace(minimal, `["127.0.0.1:11001"]`, engines, 1)
+}
+
+func TestDiscovery(t *testing.T) {
+	tests := map[string]fleet.Discovery{
+		"{file: /etc/weir/p.engines}": {
+			Kind: fleet.DiscoverFile, Where: "/etc/weir/p.engines", Every: time.Second, Drain: 2 * time.Minute, Doubt: time.Minute,
+		},
+		"{file: /p, every: 200ms, drain: 0s, doubt: 1h}": {
+			Kind: fleet.DiscoverFile, Where: "/p", Every: 200 * time.Millisecond, Doubt: time.Hour,
+		},
+	}
+	for engines, want := range tests {
+		t.Run(engines, func(t *testing.T) {
+			f, err := Parse("fleet.yaml", []byte(withEngines(engines)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkPromises(t, f)
+			p := f.Pools[0]
+			if diff := cmp.Diff(&want, p.Discovery); diff != "" || !p.Awaited {
+				t.Errorf("awaited %v, discovery (-want +got):\n%s", p.Awaited, diff)
+			}
+		})
+	}
+}
+
+func TestDiscoveryRefused(t *testing.T) {
+	tests := map[string]string{
+		"{}":                     "it names no source of engines",
+		"{drain: 1m}":            "it names no source of engines",
+		"{file: p.engines}":      `engines.file: "p.engines" is not an absolute path`,
+		"{files: /p}":            `unknown key "files"`,
+		"{file: /p, every: 1ms}": "engines.every: 1ms is out of range; keep it between 100ms and 1h",
+		"{file: /p, drain: 2h}":  "engines.drain: 2h is out of range",
+		"{file: /p, doubt: 25h}": "engines.doubt: 25h is out of range",
+		"{file: /p, every: 5}":   "engines.every: 5 has no unit",
+		"{file: }":               "engines.file: no value",
+		"{file: [/p]}":           "engines.file: a list where a single value belongs",
+		"{file: /p, port: http}": "engines.port: a source of kind file has no port; remove it",
+		"/etc/weir/p.engines":    "engines: a text where a list belongs",
+	}
+	for engines, want := range tests {
+		t.Run(engines, func(t *testing.T) {
+			_, err := Parse("fleet.yaml", []byte(withEngines(engines)))
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `pool "P"`) {
+				t.Errorf("got %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// Two pools of one source would have each engine twice.
+func TestASourceIsOfOnePool(t *testing.T) {
+	text := withEngines("{file: /p}")
+	text = strings.Replace(text, "pools:\n", "pools:\n  - {name: Q, models: [m], engines: {file: /p, drain: 1s}, profile: {capacity: 1 rps, ttft: 1s}}\n", 1)
+	_, err := Parse("fleet.yaml", []byte(text))
+	if want := `pool "P": engines.file: pool "Q" has this source already`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
