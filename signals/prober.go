@@ -57,8 +57,9 @@ func NewProber(log *zap.Logger, f *fleet.Fleet, report func(Probe)) *Prober {
 	return p
 }
 
-// SetFleet replaces the fleet that is probed. It does not block; call it from
-// one goroutine at a time.
+// SetFleet replaces the fleet that is probed. Engines that stay are probed on
+// undisturbed; of a pool with TLS only while the fleet file is not read again, which
+// reads its certificates anew. It does not block; call it from one goroutine at a time.
 func (p *Prober) SetFleet(f *fleet.Fleet) {
 	select {
 	case <-p.fleets:
@@ -69,26 +70,87 @@ func (p *Prober) SetFleet(f *fleet.Fleet) {
 
 // Run probes until ctx ends, and then returns nil.
 func (p *Prober) Run(ctx context.Context) error {
-	stop := func() {}
-	defer func() { stop() }()
+	w := watches{running: map[target]context.CancelFunc{}, clients: map[fleet.PoolID]poolClient{}}
+	defer w.end()
 	for {
 		select {
 		case f := <-p.fleets:
-			stop()
-			stop = p.watchFleet(ctx, f)
+			p.watchFleet(ctx, f, &w)
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// watchFleet starts the probes of a fleet; stop ends them and waits for it.
-func (p *Prober) watchFleet(ctx context.Context, f *fleet.Fleet) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var watches sync.WaitGroup
-	var clients []*http.Client
+// watches are the probes that run.
+type watches struct {
+	running map[target]context.CancelFunc
+	clients map[fleet.PoolID]poolClient
+	all     sync.WaitGroup
+}
+
+// poolClient is what a pool's engines are asked by.
+type poolClient struct {
+	tls    *fleet.TLS // another pointer is of another reading of the fleet file
+	client *http.Client
+	scheme string
+}
+
+// end ends all probes and waits for it.
+func (w *watches) end() {
+	for _, stop := range w.running {
+		stop()
+	}
+	w.all.Wait()
+	for _, c := range w.clients {
+		c.client.CloseIdleConnections()
+	}
+}
+
+// watchFleet begins the probes that a fleet needs and ends those that it does not.
+func (p *Prober) watchFleet(ctx context.Context, f *fleet.Fleet, w *watches) {
+	clients := p.poolClients(f, w.clients)
+	wanted := map[target]bool{}
 	for i := range f.Pools {
 		pool := &f.Pools[i]
+		c, ok := clients[pool.ID]
+		if !ok {
+			continue
+		}
+		for _, id := range pool.Engines {
+			wanted[target{pool.ID, id, c.scheme + "://" + string(id) + f.Options.HealthPath, c.client}] = true
+		}
+	}
+	for t, stop := range w.running {
+		if !wanted[t] {
+			stop()
+			delete(w.running, t)
+		}
+	}
+	for t := range wanted {
+		if w.running[t] == nil {
+			own, stop := context.WithCancel(ctx)
+			w.running[t] = stop
+			w.all.Go(func() { p.watch(own, t) })
+		}
+	}
+	for id, c := range w.clients {
+		if clients[id].client != c.client {
+			c.client.CloseIdleConnections()
+		}
+	}
+	w.clients = clients
+}
+
+// poolClients are those of a fleet's pools; a pool that cannot be probed has none.
+func (p *Prober) poolClients(f *fleet.Fleet, old map[fleet.PoolID]poolClient) map[fleet.PoolID]poolClient {
+	clients := make(map[fleet.PoolID]poolClient, len(f.Pools))
+	for i := range f.Pools {
+		pool := &f.Pools[i]
+		if c, ok := old[pool.ID]; ok && c.tls == pool.TLS {
+			clients[pool.ID] = c
+			continue
+		}
 		client, scheme, err := newProbeClient(pool.TLS)
 		if err != nil {
 			p.Counters.PoolsUnprobed.Add(1)
@@ -96,19 +158,9 @@ func (p *Prober) watchFleet(ctx context.Context, f *fleet.Fleet) (stop func()) {
 				zap.String("pool", string(pool.ID)), zap.Error(err))
 			continue
 		}
-		clients = append(clients, client)
-		for _, id := range pool.Engines {
-			t := target{pool.ID, id, scheme + "://" + string(id) + f.Options.HealthPath, client}
-			watches.Go(func() { p.watch(ctx, t) })
-		}
+		clients[pool.ID] = poolClient{pool.TLS, client, scheme}
 	}
-	return func() {
-		cancel()
-		watches.Wait()
-		for _, c := range clients {
-			c.CloseIdleConnections()
-		}
-	}
+	return clients
 }
 
 // target is one engine to probe.

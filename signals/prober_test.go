@@ -3,6 +3,7 @@ package signals
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -287,5 +288,37 @@ func TestProberLogsChangesOnly(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("logged (-want +got):\n%s", diff)
+	}
+}
+
+// What changes elsewhere does not disturb the probes of an engine that stays: one that
+// hangs would else never be found out while others come and go.
+func TestAnEngineThatStaysIsProbedOnUndisturbed(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	stays := strings.TrimPrefix(server.URL, "http://")
+	p, probes := run(t, zap.NewNop(), onePool(stays, nil))
+	<-asked
+	for i := range 20 {
+		f := onePool(stays, nil)
+		f.Pools[0].Engines = append(f.Pools[0].Engines, fleet.EngineID(fmt.Sprintf("127.0.0.1:%d", 1+i)))
+		p.SetFleet(f)
+	}
+	p.SetFleet(onePool(stays, nil))
+	for {
+		if got := next(t, probes); got.Engine == fleet.EngineID(stays) {
+			if !errors.Is(got.Err, context.DeadlineExceeded) {
+				t.Errorf("the probe ended with %v, want that there was no answer in time", got.Err)
+			}
+			break
+		}
+	}
+	if n := len(asked); n > 0 {
+		t.Errorf("the engine was asked %d times more before its probe was over", n)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -89,93 +88,6 @@ func New(log *zap.Logger, f *fleet.Fleet, clients Clients, report func(Sample)) 
 	}
 	s.SetFleet(f)
 	return s
-}
-
-// SetFleet replaces the fleet that is scraped. It does not block; call it from
-// one goroutine at a time.
-func (s *Scraper) SetFleet(f *fleet.Fleet) {
-	select {
-	case <-s.fleets:
-	default:
-	}
-	s.fleets <- f
-}
-
-// Run scrapes until ctx ends, and then returns nil.
-func (s *Scraper) Run(ctx context.Context) error {
-	stop := func() {}
-	defer func() { stop() }()
-	for {
-		select {
-		case f := <-s.fleets:
-			stop()
-			stop = s.watchFleet(ctx, f)
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// watchFleet starts the scrapes of a fleet; stop ends them and waits for it.
-func (s *Scraper) watchFleet(ctx context.Context, f *fleet.Fleet) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var watches sync.WaitGroup
-	var clients []*http.Client
-	for i := range f.Pools {
-		pool := &f.Pools[i]
-		client, targets, err := s.targets(pool)
-		if err != nil {
-			s.Counters.PoolsSkipped.Add(1)
-			s.log.Warn("pool's metrics cannot be read, they stay unknown",
-				zap.String("pool", string(pool.ID)), zap.Error(err))
-			continue
-		}
-		if client != nil {
-			clients = append(clients, client)
-		}
-		for _, t := range targets {
-			watches.Go(func() { s.watch(ctx, t) })
-		}
-	}
-	return func() {
-		cancel()
-		watches.Wait()
-		for _, c := range clients {
-			c.CloseIdleConnections()
-		}
-	}
-}
-
-// targets are the engines of a pool; none if they have no metrics.
-func (s *Scraper) targets(p *fleet.Pool) (*http.Client, []*target, error) {
-	var o dialect.Override
-	if s.Override != nil {
-		o = s.Override(p)
-	}
-	told := o.Dialect != "" || len(o.Paths) > 0 || len(o.Fields) > 0
-	if p.EngineType == otherEngine && !told {
-		return nil, nil, nil
-	}
-	b := s.known
-	if told {
-		table, err := s.known.table.With(o)
-		if err != nil {
-			return nil, nil, err
-		}
-		b = newBook(table)
-	}
-	client, scheme, err := s.clients(p.TLS)
-	if err != nil {
-		return nil, nil, err
-	}
-	targets := make([]*target, len(p.Engines))
-	for i, id := range p.Engines {
-		targets[i] = &target{
-			pool: p.ID, engine: id, base: scheme + "://" + string(id),
-			client: client, book: b, paths: b.table.Paths(p.EngineType), likely: p.EngineType,
-		}
-	}
-	return client, targets, nil
 }
 
 // watch scrapes one engine each second, give or take a tenth so that the engines

@@ -248,15 +248,15 @@ func TestTLS(t *testing.T) {
 // Engines that hang do not keep the others from being read.
 func TestHangingEnginesHoldUpNobody(t *testing.T) {
 	t.Parallel()
-	hung, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	hung, err := net.Listen("tcp4", ":0") // nobody accepts
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer hung.Close()
 	well := startEngine(t, (*httptest.Server).Start, growing())
 	sick := fleet.Pool{ID: "sick", EngineType: "vllm"}
-	for range 300 {
-		sick.Engines = append(sick.Engines, fleet.EngineID(hung.Addr().String()))
+	for i := range 300 {
+		sick.Engines = append(sick.Engines, fleet.EngineID(fmt.Sprintf("127.0.%d.%d:%d", i/250, 1+i%250, hung.Addr().(*net.TCPAddr).Port)))
 	}
 	s, got := start(t, fleetOf(sick, pool("well", "vllm", well)), nil)
 	hangs := &engine{id: sick.Engines[0]}
