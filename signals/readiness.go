@@ -11,6 +11,9 @@ const (
 	verdictProbes = 2
 	// answerCounts is how long requests that a pool answered outvote probes.
 	answerCounts = 5 * time.Second
+	// firstProbe is how long an engine that was discovered waits for its first probe.
+	// After that it cannot be probed, and serves as unknown engines do.
+	firstProbe = 5 * time.Second
 )
 
 // pool is what probes and traffic say of a pool's engines.
@@ -21,6 +24,9 @@ type pool struct {
 	burden   *burden
 }
 
+// empty says whether a pool that may be new has no engine.
+func (p *pool) empty() bool { return p == nil || len(p.engines) == 0 }
+
 // engine is what its probes, its pages and those whom it served say of it.
 type engine struct {
 	verdict fleet.Readiness
@@ -28,6 +34,9 @@ type engine struct {
 	silent  bool      // the last probe had no answer
 	joins   bool      // it was added to the fleet, and was not ready yet
 	since   time.Time // when it became ready; zero: that was not seen
+	leaves  bool      // discovery names it no more
+	awaited bool      // discovery named it under way: it gets nothing before its first probe
+	joined  time.Time // when that was seen first
 	told    told
 	seen    seen
 }
@@ -61,7 +70,42 @@ func (e *engine) settle(now time.Time, doubt bool) fleet.Readiness {
 			e.since = now
 		}
 	}
-	return e.verdict
+	return e.known(now)
+}
+
+// known is the verdict. Of an engine that joins it is that it is unready until it was
+// probed: others serve, and it may be loading its model for minutes.
+func (e *engine) known(now time.Time) fleet.Readiness {
+	if e.verdict != fleet.Unknown || !e.awaited {
+		return e.verdict
+	}
+	if e.joined.IsZero() {
+		e.joined = now
+	}
+	if now.Sub(e.joined) >= firstProbe {
+		e.awaited = false
+		return e.verdict
+	}
+	return fleet.Unready
+}
+
+// leave has the engines that leave drain, unless those that stay are none of them able
+// to serve yet: where all of a pool is replaced at once, the old ones serve until the
+// first of the new ones can. A pool of which none is to stay just ends.
+func (p *pool) leave(known map[fleet.EngineID]fleet.Readiness) {
+	stay, serve := false, false
+	for id, e := range p.engines {
+		stay = stay || !e.leaves
+		serve = serve || !e.leaves && known[id].Serves()
+	}
+	if stay && !serve {
+		return
+	}
+	for id, e := range p.engines {
+		if e.leaves && known[id].Serves() {
+			known[id] = fleet.Draining
+		}
+	}
 }
 
 // doubted says whether the probes are contradicted by traffic. It is asked for a
@@ -87,6 +131,9 @@ func (p *pool) state(now time.Time) (st fleet.PoolState, doubted bool) {
 	st.Engines = make(map[fleet.EngineID]fleet.Readiness, len(p.engines))
 	for id, e := range p.engines {
 		st.Engines[id] = e.settle(now, doubted)
+	}
+	p.leave(st.Engines)
+	for id, e := range p.engines {
 		if st.Engines[id] == fleet.Ready && !e.since.IsZero() {
 			if st.ReadySince == nil {
 				st.ReadySince = map[fleet.EngineID]time.Time{}

@@ -1,6 +1,7 @@
 package signals
 
 import (
+	"slices"
 	"time"
 
 	"weir/fleet"
@@ -28,6 +29,7 @@ type Tracker struct {
 	sizes     map[fleet.ClassID]*sizes
 	distances map[fleet.Link]*distance
 	brakes    []fleet.Brake
+	planned   bool // there was a plan
 }
 
 // NewTracker returns a tracker that has heard nothing yet.
@@ -55,7 +57,10 @@ func (t *Tracker) SetFleet(f *fleet.Fleet) {
 	}
 	pools := make(map[fleet.PoolID]*pool, len(f.Pools))
 	for i := range f.Pools {
-		pools[f.Pools[i].ID] = keepPool(t.pools[f.Pools[i].ID], &f.Pools[i], joins)
+		p := &f.Pools[i]
+		// Nor is what discovery finds before there is a plan.
+		found := p.Discovery != nil && !t.planned && t.pools[p.ID].empty()
+		pools[p.ID] = keepPool(t.pools[p.ID], p, joins && !found)
 	}
 	t.pools = pools
 	frontEnds := map[fleet.FrontEndID]*frontEnd{}
@@ -86,8 +91,9 @@ func keepPool(old *pool, p *fleet.Pool, joins bool) *pool {
 	for _, id := range p.Engines {
 		e := old.engines[id]
 		if e == nil {
-			e = &engine{joins: joins}
+			e = &engine{joins: joins, awaited: joins && p.Discovery != nil}
 		}
+		_, e.leaves = slices.BinarySearch(p.Leaving, id)
 		fresh.engines[id] = e
 	}
 	return fresh
@@ -174,6 +180,7 @@ func (t *Tracker) ObserveProbe(now time.Time, p Probe) {
 // handed to other goroutines. Asked again before anything else is observed, it
 // gives the same answer.
 func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
+	t.planned = t.planned || previous != nil
 	s := &fleet.State{
 		Fleet:        t.fleet,
 		Demand:       make(map[fleet.Stream]fleet.Demand, len(t.fleet.FrontEnds)*len(t.fleet.Classes)),
