@@ -50,6 +50,7 @@ var rooms = map[string]room{
 	"config":            {ours: "fleet", modules: "github.com/goccy/go-yaml"},
 	"signals":           {ours: "fleet signals/dialect signals/scrape", modules: "go.uber.org/zap golang.org/x/sync " + metrics, tests: "config"},
 	"signals/dialect":   {tests: "*"},
+	"signals/discover":  {ours: "fleet", modules: "go.uber.org/zap " + metrics, tests: "*"},
 	"signals/scrape":    {ours: "fleet signals/dialect", modules: "go.uber.org/zap " + metrics, tests: "signals"},
 	"solver":            {ours: "fleet solver/lp", tests: "config solver/clp"},
 	"solver/lp":         {tests: "solver/clp"},
@@ -73,7 +74,7 @@ var rooms = map[string]room{
 	"cmd/mock-engine":   {},
 	"cmd/weir-extproc":  {ours: "fleet envoy xds extproc extproc/outcome extproc/roundtrip admin", modules: command},
 	"cmd/weir": {
-		ours:    "fleet config fit signals signals/dialect signals/scrape solver solver/lp solver/clp control envoy xds admin deploy/demo deploy/stage",
+		ours:    "fleet config fit signals signals/dialect signals/discover signals/scrape solver solver/lp solver/clp control envoy xds admin deploy/demo deploy/stage",
 		modules: command,
 		tests:   "*",
 	},

@@ -1,0 +1,176 @@
+package discover
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"weir/fleet"
+)
+
+const (
+	// lookTimeout bounds one look at a source.
+	lookTimeout = 5 * time.Second
+	// maxLooks bounds those that are under way at once.
+	maxLooks = 64
+)
+
+// Finder asks the sources of a fleet's pools for their engines.
+type Finder struct {
+	log    *zap.Logger
+	report func(Answer) bool
+	fleets chan *fleet.Fleet // holds the fleet file to find engines for next
+	slots  chan struct{}
+}
+
+// NewFinder returns a finder for a fleet file. It calls report for each answer, from
+// many goroutines at once; report must not block, and says false if it could not take
+// the answer, which then comes again.
+func NewFinder(log *zap.Logger, f *fleet.Fleet, report func(Answer) bool) *Finder {
+	n := &Finder{log: log, report: report, fleets: make(chan *fleet.Fleet, 1), slots: make(chan struct{}, maxLooks)}
+	n.SetFleet(f)
+	return n
+}
+
+// SetFleet replaces the fleet file. Sources that stay go on undisturbed. It does not
+// block; call it from one goroutine at a time.
+func (n *Finder) SetFleet(f *fleet.Fleet) {
+	select {
+	case <-n.fleets:
+	default:
+	}
+	n.fleets <- f
+}
+
+// task is one pool's source.
+type task struct {
+	pool   fleet.PoolID
+	source fleet.Discovery
+}
+
+// Run finds engines until ctx ends, and then returns nil.
+func (n *Finder) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	stops := map[task]context.CancelFunc{}
+	for {
+		select {
+		case f := <-n.fleets:
+			n.follow(ctx, f, stops, &running)
+		case <-ctx.Done():
+			return nil // and with it the contexts of all tasks
+		}
+	}
+}
+
+// follow ends the tasks that a fleet file has no more and begins those that are new.
+func (n *Finder) follow(ctx context.Context, f *fleet.Fleet, stops map[task]context.CancelFunc, running *sync.WaitGroup) {
+	wanted := map[task]bool{}
+	for i := range f.Pools {
+		if p := &f.Pools[i]; p.Discovery != nil {
+			wanted[task{p.ID, *p.Discovery}] = true
+		}
+	}
+	for t, stop := range stops {
+		if !wanted[t] {
+			stop()
+			delete(stops, t)
+		}
+	}
+	for t := range wanted {
+		if stops[t] != nil {
+			continue
+		}
+		own, stop := context.WithCancel(ctx)
+		stops[t] = stop
+		running.Go(func() { n.run(own, t) })
+	}
+}
+
+// run follows one source.
+func (n *Finder) run(ctx context.Context, t task) {
+	switch t.source.Kind {
+	case fleet.DiscoverFile:
+		n.poll(ctx, t, fileLook(t.source))
+	}
+}
+
+// look asks a source once: its engines, and for how long the answer is good; 0: it
+// does not say.
+type look func(context.Context) (engines []fleet.EngineID, good time.Duration, err error)
+
+// poll looks again and again.
+func (n *Finder) poll(ctx context.Context, t task, ask look) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	said := saying{log: n.log.With(zap.String("pool", string(t.pool)), zap.Stringer("source", &t.source))}
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		engines, good, err := n.ask(ctx, ask)
+		if ctx.Err() != nil {
+			return
+		}
+		said.note(len(engines), err)
+		n.report(Answer{Pool: t.pool, Source: t.source, Engines: engines, Err: err})
+		timer.Reset(pause(good, t.source.Every))
+	}
+}
+
+// ask looks once, when there is a slot, for a bounded time.
+func (n *Finder) ask(ctx context.Context, ask look) ([]fleet.EngineID, time.Duration, error) {
+	select {
+	case n.slots <- struct{}{}:
+		defer func() { <-n.slots }()
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return ask(ctx)
+}
+
+// Answers that say for how long they are good are believed within these.
+const (
+	minGood = time.Second
+	maxGood = 5 * time.Minute
+)
+
+// pause is the time to the next look.
+func pause(good, every time.Duration) time.Duration {
+	if good == 0 {
+		return every
+	}
+	return min(max(good, minGood), maxGood)
+}
+
+// saying logs what a source says, when it changes.
+type saying struct {
+	log     *zap.Logger
+	engines int
+	problem string
+	begun   bool
+}
+
+func (s *saying) note(engines int, err error) {
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	same := s.begun && problem == s.problem && (err != nil || engines == s.engines)
+	s.begun, s.problem, s.engines = true, problem, engines
+	switch {
+	case same:
+	case err != nil:
+		s.log.Error("engines cannot be found, the last answer stays", zap.Error(err))
+	case engines == 0:
+		s.log.Warn("the source names no engine")
+	default:
+		s.log.Info("engines found", zap.Int("engines", engines))
+	}
+}
