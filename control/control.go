@@ -10,6 +10,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 	probeCheck = 100 * time.Millisecond
 	// reportWait is how long a restored plan is held for want of load reports.
 	reportWait = 15 * time.Second
+	// sourceWait is how long the first plan waits for the engines of pools of which
+	// nothing is known: an empty list would take them from clients that still have one.
+	sourceWait = 15 * time.Second
 	// mostDoubt is the part of a demand that may be in doubt when a restored plan is
 	// given up for it.
 	mostDoubt = 0.05
@@ -153,8 +157,9 @@ func (l *Loop) Latest() fleet.Round {
 	return fleet.Round{}
 }
 
-// Run runs rounds until ctx ends, and then returns nil. The first comes when
-// every engine was probed once, or after three seconds.
+// Run runs rounds until ctx ends, and then returns nil. The first comes when every
+// engine was found and probed once, or after fifteen seconds for the one and three
+// for the other.
 func (l *Loop) Run(ctx context.Context) error {
 	l.started = time.Now()
 	if !l.awaitProbes(ctx) {
@@ -183,8 +188,6 @@ func (l *Loop) Run(ctx context.Context) error {
 // awaitProbes handles events until every engine's readiness is known or time is
 // up; false means that ctx ended.
 func (l *Loop) awaitProbes(ctx context.Context) bool {
-	deadline := time.NewTimer(probeWait)
-	defer deadline.Stop()
 	check := time.NewTicker(probeCheck)
 	defer check.Stop()
 	for {
@@ -194,18 +197,28 @@ func (l *Loop) awaitProbes(ctx context.Context) bool {
 		case e := <-l.events:
 			e.do(e.at)
 		case <-check.C:
-			if known(l.config.State(time.Now(), l.plan)) {
+			s, waited := l.config.State(time.Now(), l.plan), time.Since(l.started)
+			if known(s) {
 				return true
 			}
-		case <-deadline.C:
-			l.Counters.StartsUnprobed.Add(1)
-			return true
+			if waited >= sourceWait || waited >= probeWait && !awaited(s.Fleet) {
+				l.Counters.StartsUnprobed.Add(1)
+				return true
+			}
 		}
 	}
 }
 
+// awaited says whether the engines of some pool are not known yet.
+func awaited(f *fleet.Fleet) bool {
+	return slices.ContainsFunc(f.Pools, func(p fleet.Pool) bool { return p.Awaited })
+}
+
 // known says whether every engine's readiness is.
 func known(s *fleet.State) bool {
+	if awaited(s.Fleet) {
+		return false
+	}
 	for i := range s.Fleet.Pools {
 		for _, e := range s.Fleet.Pools[i].Engines {
 			if s.Readiness(s.Fleet.Pools[i].ID, e) == fleet.Unknown {

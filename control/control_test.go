@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,40 @@ func TestPostDoesNotBlock(t *testing.T) {
 	}
 	if got := l.Counters.EventsDropped.Load(); got != 1 {
 		t.Errorf("%d events dropped, want 1", got)
+	}
+}
+
+// Where nobody knows yet what engines a pool has, a plan would take them from clients
+// that have a list of before. It waits for them, but not for ever.
+func TestTheFirstPlanWaitsForEnginesToBeFound(t *testing.T) {
+	for name, found := range map[string]time.Duration{"found": 6 * time.Second, "never": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, began := testConfig(), time.Now()
+				before := c.State
+				c.State = func(now time.Time, previous *fleet.Plan) *fleet.State {
+					s := before(now, previous)
+					f := *s.Fleet
+					f.Pools = slices.Clone(f.Pools)
+					f.Pools[1].Awaited = now.Sub(began) < found
+					s.Fleet = &f
+					return s
+				}
+				l := New(c)
+				runLoop(t, l)
+				want := min(found, sourceWait)
+				elapse(want - probeCheck)
+				synctest.Wait()
+				if r := l.Latest(); r.State != nil {
+					t.Errorf("there was a round %v after the start", r.At.Sub(began))
+				}
+				elapse(2 * probeCheck)
+				synctest.Wait()
+				if r := l.Latest(); r.State == nil {
+					t.Errorf("no round yet, %v after the start", time.Since(began))
+				}
+			})
+		})
 	}
 }
 

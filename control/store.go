@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,8 @@ type Saved struct {
 	At    time.Time   `json:"at"`
 	Plan  *fleet.Plan `json:"plan"`
 	Fleet string      `json:"fleet"` // text of the fleet file that the plan was made for
+	// Engines are those of the pools whose engines do not stand in the fleet file.
+	Engines map[fleet.PoolID][]fleet.EngineID `json:"engines,omitempty"`
 }
 
 // storeFormat is the version of the file's form. Reading another one is an error.
@@ -238,7 +241,7 @@ func unaged(p *fleet.Plan) *fleet.Plan {
 
 // same says whether saving b after a would change nothing but the time.
 func (a *Saved) same(b *Saved) bool {
-	if a == nil || a.Fleet != b.Fleet {
+	if a == nil || a.Fleet != b.Fleet || !maps.EqualFunc(a.Engines, b.Engines, slices.Equal) {
 		return false
 	}
 	before, errBefore := json.Marshal(unaged(a.Plan))

@@ -29,7 +29,7 @@ func somePlan(share float64) *fleet.Plan {
 }
 
 func someSaved(share float64) Saved {
-	return Saved{At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Plan: somePlan(share), Fleet: "pools: []\n"}
+	return Saved{At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Plan: somePlan(share), Fleet: "pools: []\n", Engines: map[fleet.PoolID][]fleet.EngineID{"p": {"10.0.0.1:80"}}}
 }
 
 func TestStoreKeepsTheLastPlan(t *testing.T) {
