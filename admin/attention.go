@@ -150,6 +150,9 @@ func (st *Stream) attention(f *FrontEnd, declaredOnly bool, a *list) {
 }
 
 func (p *Pool) attention(a *list) {
+	if p.Source != nil && p.Source.Problem != "" {
+		a.add("pool %q: its engines come from %s: %s", p.Pool, p.Source.From, p.Source.Problem)
+	}
 	switch unknown := p.Engines - p.Ready - p.Unready - p.Draining; {
 	case p.Engines == 0:
 	case p.Unready+p.Draining == p.Engines:

@@ -96,6 +96,7 @@ type Pool struct {
 	Ready    int             `json:"ready"`
 	Unready  int             `json:"unready"`
 	Draining int             `json:"draining"` // the rest is unknown
+	Source   *Source         `json:"source"`   // null: they stand in the fleet file
 	Plan     *fleet.PoolPlan `json:"plan"`     // null: it has none
 }
 
@@ -247,7 +248,7 @@ func newRetries(s *fleet.State, id fleet.Stream) Retries {
 }
 
 func newPool(r fleet.Round, p *fleet.Pool) Pool {
-	out := Pool{Pool: p.ID, Engines: len(p.Engines)}
+	out := Pool{Pool: p.ID, Engines: len(p.Engines), Source: newSource(r, p)}
 	for _, e := range p.Engines {
 		switch r.State.Readiness(p.ID, e) {
 		case fleet.Ready:

@@ -119,6 +119,13 @@ func TestAttention(t *testing.T) {
 			},
 			want: []string{`pool "p": 2 of 2 engines are penalised, the most p1 for 3s, to 25 % of its part: tokens come slowly`},
 		},
+		"a source of engines that fails": {
+			change: func(r *fleet.Round, _ *[]fleet.Client) {
+				r.State.Fleet.Pools[0].Discovery = &fleet.Discovery{Kind: fleet.DiscoverFile, Where: "/p"}
+				r.State.Sources = map[fleet.PoolID]fleet.SourceState{"p": {Problem: "is on fire; its last answer stays"}}
+			},
+			want: []string{`pool "p": its engines come from file /p: is on fire; its last answer stays`},
+		},
 		"shedding": {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { r.Plan.Status, r.Plan.Why = fleet.Shedding, "full" },
 			want:   []string{"the plan sheds: full"},

@@ -24,6 +24,7 @@ import (
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	shadowed := func(text string) string {
+		text, _ = fromFile(t, text, 2) // the last pool's
 		return strings.Replace(text, "\noptions:\n", "\noptions:\n  shadow: nearest\n", 1)
 	}
 	s := start(t, stage.Options{FleetFile: talk, Edit: shadowed})

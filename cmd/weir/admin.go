@@ -9,6 +9,7 @@ import (
 
 	"weir/admin"
 	"weir/signals"
+	"weir/signals/discover"
 )
 
 // adminAddress is where the admin API of a control plane is, unless told otherwise.
@@ -31,6 +32,8 @@ func (p *plane) serveAdmin(ctx context.Context, l net.Listener) error {
 		p.prober.Counters.RegisterMetrics(metrics),
 		p.scraper.Counters.RegisterMetrics(metrics),
 		signals.RegisterBeliefs(metrics, p.loop.Latest),
+		p.book.Counters.RegisterMetrics(metrics),
+		discover.RegisterSources(metrics, p.loop.Latest),
 		p.server.RegisterMetrics(metrics),
 		p.loop.RegisterMetrics(metrics),
 	)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,14 +21,26 @@ func newCheck() *cobra.Command {
 				return err
 			}
 			engines := 0
-			for _, p := range f.Pools {
-				engines += len(p.Engines)
+			for i := range f.Pools {
+				engines += len(f.Pools[i].Engines)
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s is right: %d front-ends, %d pools with %d engines, %d classes\n",
-				name, len(f.FrontEnds), len(f.Pools), engines, len(f.Classes))
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s is right: %d front-ends, %d pools with %d engines, %d classes\n%s",
+				name, len(f.FrontEnds), len(f.Pools), engines, len(f.Classes), unchecked(f))
 			return err
 		},
 	}
+}
+
+// unchecked names the pools whose engines only the control plane asks for, from where
+// it runs.
+func unchecked(f *fleet.Fleet) string {
+	var out strings.Builder
+	for i := range f.Pools {
+		if p := &f.Pools[i]; p.Discovery != nil {
+			fmt.Fprintf(&out, "not checked: pool %q: its engines come from %s, which weir serve asks\n", p.ID, p.Discovery)
+		}
+	}
+	return out.String()
 }
 
 // loadFleet reads the fleet file that a command names, and says what to call it.

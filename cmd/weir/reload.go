@@ -55,9 +55,10 @@ func (p *plane) reload(text []byte) bool {
 	}
 	p.complaint.Store(nil)
 	text = bytes.Clone(text)
-	posted := p.loop.Post(func(time.Time) {
+	posted := p.loop.Post(func(now time.Time) {
 		p.fleetText = string(text)
-		p.tracker.SetFleet(f)
+		p.book.SetFleet(now, f)
+		p.useFound()
 		p.server.SetFrontEnds(frontEnds(f))
 	})
 	if !posted {
@@ -65,8 +66,7 @@ func (p *plane) reload(text []byte) bool {
 		p.log.Error("fleet file not taken yet: the control plane is overloaded", zap.String("file", p.file))
 		return false
 	}
-	p.prober.SetFleet(f)
-	p.scraper.SetFleet(f)
+	p.finder.SetFleet(f)
 	p.log.Info("fleet file read again", zap.String("file", p.file))
 	return true
 }

@@ -17,6 +17,7 @@ import (
 	"weir/envoy"
 	"weir/fleet"
 	"weir/signals"
+	"weir/signals/discover"
 	"weir/signals/scrape"
 	"weir/xds"
 )
@@ -68,7 +69,10 @@ type plane struct {
 	reports chan fleet.LoadReport
 	loop    *control.Loop
 	keeper  *control.Keeper // nil: plans are not kept
-	unkept  string          // why not; empty: nobody asked for it
+	finder  *discover.Finder
+	book    *discover.Book // belongs to the loop's goroutine, as the tracker does
+	found   *fleet.Fleet   // what of it the others have; likewise
+	unkept  string         // why not; empty: nobody asked for it
 
 	fleetText string                 // what is in force; only the loop's goroutine changes it
 	complaint atomic.Pointer[string] // why the fleet file is not in force; nil: it is
@@ -76,19 +80,21 @@ type plane struct {
 }
 
 func newPlane(file string, begin beginning, state string, log *zap.Logger) *plane {
-	f := begin.fleet
-	p := &plane{file: file, fleetText: begin.text, log: log, tracker: signals.NewTracker(f), reports: make(chan fleet.LoadReport, maxReports)}
+	p := &plane{file: file, fleetText: begin.text, log: log, reports: make(chan fleet.LoadReport, maxReports)}
 	if begin.problem != nil {
 		complaint := begin.problem.Error()
 		p.complaint.Store(&complaint)
 	}
 	p.server = xds.New(xds.Options{Reports: p.reports}, log.Named("xds"))
 	restored, ordered := p.restore(state, log.Named("state"))
+	p.book = discover.NewBook(begin.fleet, restored.Engines)
+	f := p.book.Fleet()
+	p.found, p.tracker = f, signals.NewTracker(f)
 	p.loop = control.New(control.Config{
-		State:    p.tracker.State,
+		State:    p.state,
 		Plan:     makePlan,
 		Publish:  p.publish,
-		Restored: restored,
+		Restored: restored.Plan,
 		Ordered:  ordered,
 		Braked:   p.tracker.Brake,
 		Keep:     p.keepOrders,
@@ -101,6 +107,7 @@ func newPlane(file string, begin beginning, state string, log *zap.Logger) *plan
 		p.loop.Post(func(time.Time) { p.tracker.ObserveSample(s) })
 	})
 	p.scraper.Override = override
+	p.finder = discover.NewFinder(log.Named("discover"), begin.fleet, p.takeAnswer)
 	p.server.SetFrontEnds(frontEnds(f))
 	return p
 }
@@ -111,6 +118,7 @@ func (p *plane) run(ctx context.Context, l, asked net.Listener) error {
 	group.Go(func() error { return p.server.Run(ctx, l) })
 	group.Go(func() error { return p.prober.Run(ctx) })
 	group.Go(func() error { return p.scraper.Run(ctx) })
+	group.Go(func() error { return p.finder.Run(ctx) })
 	group.Go(func() error { return p.loop.Run(ctx) })
 	group.Go(func() error { return p.takeReports(ctx) })
 	group.Go(func() error { return p.watch(ctx) })

@@ -12,15 +12,16 @@ import (
 	"weir/control"
 	"weir/envoy"
 	"weir/fleet"
+	"weir/signals/discover"
 )
 
 // restore reads the last plan of an earlier process and what operators had ordered of
-// it, and makes this process the one that keeps them there. It returns nil for what
-// there is not, or cannot be used, which is logged and no reason not to go on.
-func (p *plane) restore(dir string, log *zap.Logger) (*fleet.Plan, *control.Orders) {
+// it, and makes this process the one that keeps them there. What there is not, or
+// cannot be used, is empty, which is logged and no reason not to go on.
+func (p *plane) restore(dir string, log *zap.Logger) (*control.Saved, *control.Orders) {
 	if dir == "" {
 		log.Warn("no --state directory: a restart begins without the last plan, and without brakes")
-		return nil, nil
+		return &control.Saved{}, nil
 	}
 	store := control.Store{Dir: dir}
 	load, loadOrders := store.Load, store.LoadOrders
@@ -30,7 +31,7 @@ func (p *plane) restore(dir string, log *zap.Logger) (*fleet.Plan, *control.Orde
 	} else {
 		p.keeper = control.NewKeeper(store, log)
 	}
-	return p.restorePlan(dir, load, log), p.restoreOrders(loadOrders, log)
+	return p.restoreSaved(dir, load, log), p.restoreOrders(loadOrders, log)
 }
 
 func (p *plane) restoreOrders(load func() (*control.Orders, error), log *zap.Logger) *control.Orders {
@@ -54,25 +55,25 @@ func (p *plane) keepOrders(o control.Orders) {
 	}
 }
 
-func (p *plane) restorePlan(dir string, load func() (*control.Saved, error), log *zap.Logger) *fleet.Plan {
+func (p *plane) restoreSaved(dir string, load func() (*control.Saved, error), log *zap.Logger) *control.Saved {
 	saved, err := load()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		log.Info("no last plan: beginning anew", zap.String("state", dir))
-		return nil
+		return &control.Saved{}
 	case err != nil:
 		p.counters.restoresFailed.Add(1)
 		log.Error("last plan not usable: beginning anew", zap.Error(err))
-		return nil
+		return &control.Saved{}
 	}
 	log.Info("last plan loaded", zap.Time("saved", saved.At), zap.String("state", dir))
-	return saved.Plan
+	return saved
 }
 
 // keep hands a published plan to the keeper, if there is one.
 func (p *plane) keep(plan *fleet.Plan) {
 	if p.keeper != nil {
-		p.keeper.Keep(control.Saved{At: time.Now(), Plan: plan, Fleet: p.fleetText})
+		p.keeper.Keep(control.Saved{At: time.Now(), Plan: plan, Fleet: p.fleetText, Engines: p.book.Answers()})
 	}
 }
 
@@ -94,6 +95,7 @@ func savedView(dir string, id fleet.FrontEndID) (*fleet.View, error) {
 	for i := range saved.Plan.Routes {
 		saved.Plan.Routes[i].ShedRps = 0
 	}
+	f = discover.NewBook(f, saved.Engines).Fleet()
 	return fleet.NewView(fleet.Declared(f), saved.Plan, id), nil
 }
 

@@ -75,6 +75,7 @@ func statusTable(w *tabwriter.Writer, s *admin.Status) {
 	for i := range s.Pools {
 		poolRow(w, &s.Pools[i])
 	}
+	sourceRows(w, s.Pools)
 	if len(s.Penalties) > 0 {
 		row(w, "\nPENALISED\tPOOL\tGETS\tFOR\tSINCE\tBY\tCLEARS")
 		for i := range s.Penalties {
@@ -128,6 +129,29 @@ func poolRow(w *tabwriter.Writer, p *admin.Pool) {
 		return
 	}
 	row(w, "%s\t%s\t%.2f\t%.2f\t%.1f%%", p.Pool, ready, p.Plan.CapacityRps, p.Plan.Rps, 100*p.Plan.Utilisation)
+}
+
+// sourceRows shows where the engines come from that do not stand in the fleet file.
+func sourceRows(w *tabwriter.Writer, pools []admin.Pool) {
+	head := "\nENGINES OF\tFROM\tFOUND\tLEAVING\tREFUSED\tHEARD\tPROBLEM"
+	for i := range pools {
+		p := &pools[i]
+		if p.Source == nil {
+			continue
+		}
+		if head != "" {
+			row(w, "%s", head)
+			head = ""
+		}
+		heard, problem := "never", "-"
+		if p.Source.HeardSeconds != nil {
+			heard = seconds(*p.Source.HeardSeconds) + " ago"
+		}
+		if p.Source.Problem != "" {
+			problem = plain(p.Source.Problem)
+		}
+		row(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s", p.Pool, plain(p.Source.From), p.Source.Found, p.Source.Leaving, p.Source.Refused, heard, problem)
+	}
 }
 
 func penaltyRow(w *tabwriter.Writer, p *admin.Penalty) {

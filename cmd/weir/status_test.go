@@ -31,7 +31,9 @@ func aStatus() *admin.Status {
 			},
 		}},
 		Pools: []admin.Pool{
-			{Pool: "a", Engines: 3, Ready: 2, Unready: 1, Plan: &fleet.PoolPlan{Pool: "a", CapacityRps: 20, Rps: 20, Utilisation: 1}},
+			{Pool: "a", Engines: 3, Ready: 2, Unready: 1, Plan: &fleet.PoolPlan{Pool: "a", CapacityRps: 20, Rps: 20, Utilisation: 1}, Source: &admin.Source{
+				From: "file /a", HeardSeconds: some(2), Found: 2, Leaving: 1, Refused: 3, Problem: "is on\nfire",
+			}},
 			{Pool: "b"},
 		},
 		Penalties: []admin.Penalty{{
@@ -57,6 +59,9 @@ eu         2       1          2/3      3.0s  1      batch  1.00    declared  0.0
 POOL  READY  CAPACITY  RPS    UTILISATION
 a     2/3    20.00     20.00  100.0%
 b     0/0    -         -      -
+
+ENGINES OF  FROM     FOUND  LEAVING  REFUSED  HEARD     PROBLEM
+a           file /a  2      1        3        2.0s ago  is on fire
 
 PENALISED    POOL  GETS  FOR                     SINCE  BY  CLEARS
 10.0.0.1:80  a     5%    first tokens come late  12.0s  2   by good answers, else in 14.0s

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"weir/config"
@@ -121,7 +122,28 @@ func (s *Stage) prepare() error {
 		return err
 	}
 	s.Fleet, err = config.Load(s.FleetFile)
-	return err
+	if err != nil {
+		return err
+	}
+	return s.find()
+}
+
+// find fills in the engines that pools take from a file, so that they are started.
+func (s *Stage) find() error {
+	for i := range s.Fleet.Pools {
+		p := &s.Fleet.Pools[i]
+		if p.Discovery == nil || p.Discovery.Kind != fleet.DiscoverFile {
+			continue
+		}
+		text, err := os.ReadFile(p.Discovery.Where)
+		if err != nil {
+			return err
+		}
+		for _, line := range strings.Fields(string(text)) {
+			p.Engines = append(p.Engines, fleet.EngineID(line))
+		}
+	}
+	return nil
 }
 
 func (s *Stage) makeDir() (err error) {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"time"
+
+	"weir/fleet"
+	"weir/signals/discover"
+)
+
+// takeAnswer hands what a source says to the loop.
+func (p *plane) takeAnswer(a discover.Answer) bool {
+	return p.loop.Post(func(now time.Time) {
+		p.book.Observe(now, &a)
+		p.useFound()
+	})
+}
+
+// useFound has everybody work with the engines that are known. It is called on the
+// loop's goroutine.
+func (p *plane) useFound() {
+	f := p.book.Fleet()
+	if f == p.found {
+		return
+	}
+	p.found = f
+	p.tracker.SetFleet(f)
+	p.prober.SetFleet(f)
+	p.scraper.SetFleet(f)
+}
+
+// state is what is believed, of the engines that are there now.
+func (p *plane) state(now time.Time, previous *fleet.Plan) *fleet.State {
+	p.book.Settle(now, ending(p.loop.Latest().State))
+	p.useFound()
+	s := p.tracker.State(now, previous)
+	s.Sources = p.book.Sources()
+	return s
+}
+
+// ending tells by the state of the last round what engines that leave have to end. One
+// that serves, since no other can yet, has not begun to end.
+func ending(s *fleet.State) func(fleet.PoolID, fleet.EngineID) discover.Ending {
+	return func(id fleet.PoolID, e fleet.EngineID) discover.Ending {
+		if s == nil {
+			return discover.Busy
+		}
+		open := s.Pools[id].Signals.Open
+		switch r := s.Readiness(id, e); {
+		case r == fleet.Unready:
+			return discover.Unready
+		case r == fleet.Draining && open != nil && open[e] == 0:
+			return discover.Idle
+		}
+		return discover.Busy
+	}
+}
