@@ -50,7 +50,7 @@ var rooms = map[string]room{
 	"config":            {ours: "fleet", modules: "github.com/goccy/go-yaml"},
 	"signals":           {ours: "fleet signals/dialect signals/scrape", modules: "go.uber.org/zap golang.org/x/sync " + metrics, tests: "config"},
 	"signals/dialect":   {tests: "*"},
-	"signals/discover":  {ours: "fleet", modules: "go.uber.org/zap " + metrics, tests: "*"},
+	"signals/discover":  {ours: "fleet", modules: "go.uber.org/zap golang.org/x/net/dns/dnsmessage " + metrics, tests: "*"},
 	"signals/scrape":    {ours: "fleet signals/dialect", modules: "go.uber.org/zap " + metrics, tests: "signals"},
 	"solver":            {ours: "fleet solver/lp", tests: "config solver/clp"},
 	"solver/lp":         {tests: "solver/clp"},

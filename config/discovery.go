@@ -29,7 +29,7 @@ const (
 )
 
 // discoverers are the kinds of source that a pool may have.
-var discoverers = []string{string(fleet.DiscoverFile)}
+var discoverers = []string{string(fleet.DiscoverFile), string(fleet.DiscoverDNS), string(fleet.DiscoverSRV)}
 
 // ownKeys are those that only some kinds of source have.
 var ownKeys = map[string][]fleet.DiscoveryKind{

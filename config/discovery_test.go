@@ -22,6 +22,15 @@ func TestDiscovery(t *testing.T) {
 		"{file: /p, every: 200ms, drain: 0s, doubt: 1h}": {
 			Kind: fleet.DiscoverFile, Where: "/p", Every: 200 * time.Millisecond, Doubt: time.Hour,
 		},
+		`{dns: "VLLM.test:8000", resolver: "10.0.0.10:53"}`: {
+			Kind: fleet.DiscoverDNS, Where: "vllm.test", Port: 8000, Resolver: "10.0.0.10:53", Every: 10 * time.Second, Drain: 2 * time.Minute, Doubt: time.Minute,
+		},
+		"{dns: vllm.test.:8000, every: 1m}": {
+			Kind: fleet.DiscoverDNS, Where: "vllm.test.", Port: 8000, Every: time.Minute, Drain: 2 * time.Minute, Doubt: time.Minute,
+		},
+		"{srv: _http._tcp.vllm.test}": {
+			Kind: fleet.DiscoverSRV, Where: "_http._tcp.vllm.test", Every: 10 * time.Second, Drain: 2 * time.Minute, Doubt: time.Minute,
+		},
 	}
 	for engines, want := range tests {
 		t.Run(engines, func(t *testing.T) {
@@ -40,18 +49,27 @@ func TestDiscovery(t *testing.T) {
 
 func TestDiscoveryRefused(t *testing.T) {
 	tests := map[string]string{
-		"{}":                     "it names no source of engines",
-		"{drain: 1m}":            "it names no source of engines",
-		"{file: p.engines}":      `engines.file: "p.engines" is not an absolute path`,
-		"{files: /p}":            `unknown key "files"`,
-		"{file: /p, every: 1ms}": "engines.every: 1ms is out of range; keep it between 100ms and 1h",
-		"{file: /p, drain: 2h}":  "engines.drain: 2h is out of range",
-		"{file: /p, doubt: 25h}": "engines.doubt: 25h is out of range",
-		"{file: /p, every: 5}":   "engines.every: 5 has no unit",
-		"{file: }":               "engines.file: no value",
-		"{file: [/p]}":           "engines.file: a list where a single value belongs",
-		"{file: /p, port: http}": "engines.port: a source of kind file has no port; remove it",
-		"/etc/weir/p.engines":    "engines: a text where a list belongs",
+		"{}":                                "it names no source of engines",
+		"{drain: 1m}":                       "it names no source of engines",
+		"{file: p.engines}":                 `engines.file: "p.engines" is not an absolute path`,
+		"{files: /p}":                       `unknown key "files"`,
+		"{file: /p, every: 1ms}":            "engines.every: 1ms is out of range; keep it between 100ms and 1h",
+		"{file: /p, drain: 2h}":             "engines.drain: 2h is out of range",
+		"{file: /p, doubt: 25h}":            "engines.doubt: 25h is out of range",
+		"{file: /p, every: 5}":              "engines.every: 5 has no unit",
+		"{file: }":                          "engines.file: no value",
+		"{file: [/p]}":                      "engines.file: a list where a single value belongs",
+		"{file: /p, port: http}":            "engines.port: a source of kind file has no port; remove it",
+		"{file: /p, srv: _a._tcp.b}":        "engines.srv: a pool has one source, and both file and srv are given; keep one of them",
+		"{file: /p, resolver: 10.0.0.1:53}": "engines.resolver: a source of kind file has no resolver",
+		"{dns: vllm.test}":                  `engines.dns: "vllm.test" is not a host name and a port; write it like vllm.example.com:8000`,
+		"{dns: vllm.test:0}":                `"vllm.test:0" is not a host name and a port`,
+		"{dns: vllm.test:65536}":            `is not a host name and a port`,
+		"{dns: vl lm:80}":                   `is not a host name and a port`,
+		"{dns: 10.0.0.1:80}":                `"10.0.0.1:80" is an address, not a name; list it as an engine`,
+		"{dns: a:80, resolver: ns.test}":    `resolver "ns.test" is not ip:port`,
+		"{srv: vllm.test}":                  `"vllm.test" is not a name of SRV records`,
+		"/etc/weir/p.engines":               "engines: a text where a list belongs",
 	}
 	for engines, want := range tests {
 		t.Run(engines, func(t *testing.T) {

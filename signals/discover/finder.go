@@ -94,6 +94,8 @@ func (n *Finder) run(ctx context.Context, t task) {
 	switch t.source.Kind {
 	case fleet.DiscoverFile:
 		n.poll(ctx, t, fileLook(t.source))
+	case fleet.DiscoverDNS, fleet.DiscoverSRV:
+		n.poll(ctx, t, dnsLook(t.source))
 	}
 }
 

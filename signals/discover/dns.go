@@ -1,0 +1,100 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"weir/fleet"
+)
+
+// dnsLook asks name servers for a name's addresses, or for its SRV records and the
+// addresses of their targets. A name that does not exist is an answer without engines,
+// as of a service that has none; whoever cannot tell fails.
+func dnsLook(d fleet.Discovery) look {
+	return func(ctx context.Context) ([]fleet.EngineID, time.Duration, error) {
+		ttl := &shortest{}
+		r := resolver(d.Resolver, ttl)
+		var engines []fleet.EngineID
+		var err error
+		if d.Kind == fleet.DiscoverSRV {
+			engines, err = lookupSRV(ctx, r, d.Where)
+		} else {
+			engines, err = lookupHost(ctx, r, d.Where, d.Port)
+		}
+		if err != nil || len(engines) == 0 {
+			return nil, 0, err // how long there is nothing, its TTL does not say
+		}
+		return engines, ttl.of(), nil
+	}
+}
+
+// resolver is one that notes for how long answers are good. Go's own is used, whatever
+// the machine's is: that of C tells no TTL.
+func resolver(server string, ttl *shortest) *net.Resolver {
+	var dialer net.Dialer
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if server != "" {
+			address = server
+		}
+		c, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return listen(c, ttl), nil
+	}}
+}
+
+// lookupHost finds the engines at one port of all of a name's addresses.
+func lookupHost(ctx context.Context, r *net.Resolver, host string, port uint16) ([]fleet.EngineID, error) {
+	addresses, err := r.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, notFoundIsNone(err)
+	}
+	engines := make([]fleet.EngineID, 0, len(addresses))
+	for _, a := range addresses {
+		engine, err := fleet.EngineAt(netip.AddrPortFrom(a, port))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", host, err)
+		}
+		engines = append(engines, engine)
+	}
+	return sorted(engines), nil
+}
+
+// lookupSRV finds the engines that SRV records name, whatever their priority and
+// weight: how traffic is shared the plan says. A target without an address is one that
+// has just left.
+func lookupSRV(ctx context.Context, r *net.Resolver, name string) ([]fleet.EngineID, error) {
+	_, records, err := r.LookupSRV(ctx, "", "", name)
+	if err != nil {
+		return nil, notFoundIsNone(err)
+	}
+	if len(records) > MaxPoolEngines {
+		return nil, fmt.Errorf("%w: %d records", errTooMany, len(records))
+	}
+	var engines []fleet.EngineID
+	for _, record := range records {
+		some, err := lookupHost(ctx, r, record.Target, record.Port)
+		if err != nil {
+			return nil, err
+		}
+		engines = append(engines, some...)
+	}
+	return sorted(engines), nil
+}
+
+// notFoundIsNone takes the word of a name server that there is nothing.
+func notFoundIsNone(err error) error {
+	if d := (*net.DNSError)(nil); errors.As(err, &d) {
+		if d.IsNotFound && !d.IsTimeout && !d.IsTemporary {
+			return nil
+		}
+		return fmt.Errorf("look up %s: %s", d.Name, strings.TrimSpace(d.Err))
+	}
+	return err
+}
