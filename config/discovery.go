@@ -33,10 +33,7 @@ var discoverers = []string{string(fleet.DiscoverFile), string(fleet.DiscoverDNS)
 
 // ownKeys are those that only some kinds of source have.
 var ownKeys = map[string][]fleet.DiscoveryKind{
-	"every":      {fleet.DiscoverFile, fleet.DiscoverDNS, fleet.DiscoverSRV},
-	"resolver":   {fleet.DiscoverDNS, fleet.DiscoverSRV},
-	"port":       {fleet.DiscoverKubernetes},
-	"kubeconfig": {fleet.DiscoverKubernetes},
+	"resolver": {fleet.DiscoverDNS, fleet.DiscoverSRV},
 }
 
 func (n node) isMapping() bool {
@@ -46,7 +43,7 @@ func (n node) isMapping() bool {
 
 // discovery reads where a pool's engines are found.
 func (r *reader) discovery(n node, pool string) *fleet.Discovery {
-	m := n.mapping(append(slices.Clone(discoverers), "every", "resolver", "port", "kubeconfig", "drain", "doubt")...)
+	m := n.mapping(append(slices.Clone(discoverers), "every", "resolver", "drain", "doubt")...)
 	d := &fleet.Discovery{
 		Drain: m.at("drain").duration(defaultDrain, 0, maxDrain),
 		Doubt: m.at("doubt").duration(defaultDoubt, 0, maxDoubt),
@@ -57,8 +54,6 @@ func (r *reader) discovery(n node, pool string) *fleet.Discovery {
 	}
 	m.foreign(d.Kind)
 	d.Every = m.at("every").duration(everyOf(d.Kind), minEvery, maxEvery)
-	d.PortName = portName(m.at("port"))
-	d.KubeConfig = filePath(m.at("kubeconfig"))
 	if a, ok := m.at("resolver").optionalAddress(); ok {
 		d.Resolver = a.String()
 	}
@@ -96,11 +91,8 @@ func (m mapping) foreign(kind fleet.DiscoveryKind) {
 }
 
 func everyOf(kind fleet.DiscoveryKind) time.Duration {
-	switch kind {
-	case fleet.DiscoverFile:
+	if kind == fleet.DiscoverFile {
 		return defaultFileEvery
-	case fleet.DiscoverKubernetes:
-		return 0 // it tells by itself
 	}
 	return defaultDNSEvery
 }
@@ -112,16 +104,10 @@ func (n node) whereabouts(kind fleet.DiscoveryKind) (where string, port uint16) 
 		return filePath(n), 0
 	case fleet.DiscoverDNS:
 		return n.hostPort()
-	case fleet.DiscoverSRV:
-		s := strings.ToLower(n.text())
-		if s != "" && !srvPattern.MatchString(s) {
-			n.wrong("write it like _http._tcp.vllm.example.com", "%q is not a name of SRV records", s)
-		}
-		return s, 0
 	}
-	s := n.text()
-	if s != "" && !servicePattern.MatchString(s) {
-		n.wrong("write it as NAMESPACE/SERVICE", "%q is not a service", s)
+	s := strings.ToLower(n.text())
+	if s != "" && !srvPattern.MatchString(s) {
+		n.wrong("write it like _http._tcp.vllm.example.com", "%q is not a name of SRV records", s)
 	}
 	return s, 0
 }
@@ -154,16 +140,6 @@ func (n node) optionalAddress() (netip.AddrPort, bool) {
 		return netip.AddrPort{}, false
 	}
 	return n.address("resolver", "10.0.0.10:53")
-}
-
-// portName reads the name or number of a service's port. A number need not be quoted.
-func portName(n node) string {
-	return scalar(n, "", func(s string) (string, *mistake) {
-		if p, err := strconv.ParseUint(s, 10, 16); err == nil && p > 0 || portPattern.MatchString(s) {
-			return s, nil
-		}
-		return "", mistakef("write it like http or 8000", "%q is not the name or number of a port", s)
-	})
 }
 
 // unshared holds that no two pools have one source: each engine would be in both.

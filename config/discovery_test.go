@@ -59,7 +59,6 @@ func TestDiscoveryRefused(t *testing.T) {
 		"{file: /p, every: 5}":              "engines.every: 5 has no unit",
 		"{file: }":                          "engines.file: no value",
 		"{file: [/p]}":                      "engines.file: a list where a single value belongs",
-		"{file: /p, port: http}":            "engines.port: a source of kind file has no port; remove it",
 		"{file: /p, srv: _a._tcp.b}":        "engines.srv: a pool has one source, and both file and srv are given; keep one of them",
 		"{file: /p, resolver: 10.0.0.1:53}": "engines.resolver: a source of kind file has no resolver",
 		"{dns: vllm.test}":                  `engines.dns: "vllm.test" is not a host name and a port; write it like vllm.example.com:8000`,

@@ -15,8 +15,6 @@ var (
 	headerPattern   = regexp.MustCompile("^[a-z0-9!#$%&'*+.^_`|~-]+$")
 	dnsPattern      = regexp.MustCompile(`^[a-z0-9_]([a-z0-9._-]*[a-z0-9.])?$`)
 	srvPattern      = regexp.MustCompile(`^_[a-z0-9-]+\._(tcp|udp)\.[a-z0-9_]([a-z0-9._-]*[a-z0-9.])?$`)
-	servicePattern  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
-	portPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
 	originPattern   = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[a-z0-9.\[\]:-]+$`)
 	bodyPathPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}$`)
 )

@@ -12,24 +12,21 @@ type DiscoveryKind string
 
 // Who may know them, as the fleet file writes it.
 const (
-	DiscoverFile       DiscoveryKind = "file"       // a file that lists them
-	DiscoverDNS        DiscoveryKind = "dns"        // a name's addresses, each with the same port
-	DiscoverSRV        DiscoveryKind = "srv"        // a name's SRV records
-	DiscoverKubernetes DiscoveryKind = "kubernetes" // the EndpointSlices of a service
+	DiscoverFile DiscoveryKind = "file" // a file that lists them
+	DiscoverDNS  DiscoveryKind = "dns"  // a name's addresses, each with the same port
+	DiscoverSRV  DiscoveryKind = "srv"  // a name's SRV records
 )
 
 // Discovery says where a pool's engines are found that do not stand in the fleet file.
 // Equal values are one source.
 type Discovery struct {
-	Kind       DiscoveryKind
-	Where      string        // path, host name or NAMESPACE/SERVICE
-	Port       uint16        // dns: of every engine
-	PortName   string        // kubernetes: name or number of the port; empty: the slices have one alone
-	Resolver   string        // dns, srv: "ip:port" of the name server; empty: the system's
-	KubeConfig string        // kubernetes: path; empty: the pod's own service account
-	Every      time.Duration // between two looks, where nobody tells when the answer changes
-	Drain      time.Duration // an engine that leaves has so long for the requests that it has
-	Doubt      time.Duration // an answer without engines must last so long to be believed
+	Kind     DiscoveryKind
+	Where    string        // path or name
+	Port     uint16        // dns: of every engine
+	Resolver string        // dns, srv: "ip:port" of the name server; empty: the system's
+	Every    time.Duration // between two looks, where nobody tells when the answer changes
+	Drain    time.Duration // an engine that leaves has so long for the requests that it has
+	Doubt    time.Duration // an answer without engines must last so long to be believed
 }
 
 // String names the source to people.
@@ -39,8 +36,6 @@ func (d *Discovery) String() string {
 		return "fleet file"
 	case d.Kind == DiscoverDNS:
 		return fmt.Sprintf("dns %s:%d", d.Where, d.Port)
-	case d.PortName != "":
-		return fmt.Sprintf("%s %s, port %s", d.Kind, d.Where, d.PortName)
 	}
 	return string(d.Kind) + " " + d.Where
 }
