@@ -171,6 +171,9 @@ func TestCapacityIsBoundBy(t *testing.T) {
 			if r.Bound != tt.bound || c < tt.low || c > tt.high || r.CapacityRps.Low > c || r.CapacityRps.High < c {
 				t.Errorf("capacity %v in %v by %s, want %v to %v by %s", c, r.CapacityRps, r.Bound, tt.low, tt.high, tt.bound)
 			}
+			if got := r.Profile.TTFT.At(1); math.Abs(got/r.TargetSeconds-1) > 1e-6 {
+				t.Errorf("TTFT at the capacity is %v, want the target %v", got, r.TargetSeconds)
+			}
 			if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, tt.mention) {
 				t.Errorf("notes %q, want %q", notes, tt.mention)
 			}

@@ -58,6 +58,9 @@ func TestRead(t *testing.T) {
 		"inference-perf": {inferencePerfFile, []Measurement{
 			{Source: "f:1", OfferedRps: 4.05, AchievedRps: 3.9, TTFTSeconds: 0.0915, TBTSeconds: (2.58 - 0.0915) / 199, Tokens: of, Requests: 299, Failed: 1, DurationSeconds: 299 / 3.9},
 		}},
+		"inference-perf 0.7": {strings.Replace(inferencePerfFile, `"prompt_len": {"mean": 1000.0}`, `"prompt_tokens": {"mean": 1000.0, "total": 299000.0, "cached": 0}`, 1), []Measurement{
+			{Source: "f:1", OfferedRps: 4.05, AchievedRps: 3.9, TTFTSeconds: 0.0915, TBTSeconds: (2.58 - 0.0915) / 199, Tokens: of, Requests: 299, Failed: 1, DurationSeconds: 299 / 3.9},
+		}},
 		"inference-perf that fell behind": {strings.Replace(inferencePerfFile, `"requested_rate": 4.0`, `"requested_rate": 8.0`, 1), []Measurement{
 			{Source: "f:1", OfferedRps: 8, AchievedRps: 3.9, TTFTSeconds: 0.0915, TBTSeconds: (2.58 - 0.0915) / 199, Tokens: of, Requests: 299, Failed: 1, DurationSeconds: 299 / 3.9},
 		}},

@@ -222,8 +222,9 @@ type inferencePerf struct {
 		Throughput struct {
 			Requests float64 `json:"requests_per_sec"`
 		} `json:"throughput"`
-		PromptLen perfSummary `json:"prompt_len"`
-		OutputLen perfSummary `json:"output_len"`
+		PromptLen    perfSummary `json:"prompt_len"`    // before 0.7
+		PromptTokens perfSummary `json:"prompt_tokens"` // since 0.7
+		OutputLen    perfSummary `json:"output_len"`
 	} `json:"successes"`
 	Failures struct {
 		Count float64 `json:"count"`
@@ -254,7 +255,7 @@ func (p inferencePerf) measurements(d document) ([]Measurement, error) {
 	return []Measurement{{
 		Source: where, OfferedRps: p.offeredRps(), AchievedRps: s.Throughput.Requests, Concurrency: or(p.Load.Concurrency, 0),
 		TTFTSeconds: s.Latency.TTFT.Mean, TBTSeconds: p.tbtSeconds(),
-		Tokens:   fleet.Tokens{Prompt: s.PromptLen.Mean, Output: s.OutputLen.Mean},
+		Tokens:   fleet.Tokens{Prompt: cmp.Or(s.PromptTokens.Mean, s.PromptLen.Mean), Output: s.OutputLen.Mean},
 		Requests: s.Count, Failed: p.Failures.Count, DurationSeconds: s.Count / s.Throughput.Requests,
 	}}, nil
 }
