@@ -254,11 +254,11 @@ func (c *chaos) gotAndPlanned(e fleet.EngineID, from, to time.Time) (n, planned 
 // firstBad is the end of the first second in which the engine was sick and had requests.
 func (c *chaos) firstBad(e fleet.EngineID) time.Time {
 	for i := range c.arrivals {
-		if a := &c.arrivals[i]; a.Engine == e && a.Time.After(c.began) {
+		if a := &c.arrivals[i]; a.Engine == e && a.Time.After(c.began) && a.Time.Before(c.ended) {
 			return a.Time.Add(time.Second)
 		}
 	}
-	return c.began
+	return c.began.Add(time.Second) // it refused before it noted anything
 }
 
 // shareOf is what an engine got of what it would have got well.

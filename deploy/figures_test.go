@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"strconv"
 	"testing"
@@ -19,6 +20,19 @@ type figure struct {
 	Unit  string  `json:"unit"`
 	Bar   string  `json:"bar,omitempty"` // empty: it is only told
 	Holds bool    `json:"holds"`
+}
+
+// MarshalJSON writes what could not be measured as null.
+func (f figure) MarshalJSON() ([]byte, error) {
+	type plain figure
+	if !math.IsNaN(f.Value) && !math.IsInf(f.Value, 0) {
+		return json.Marshal(plain(f))
+	}
+	f.Value = 0
+	return json.Marshal(struct {
+		plain
+		Value *float64 `json:"value"`
+	}{plain: plain(f)})
 }
 
 func (f *figures) tell(what string, value float64, unit string) {
