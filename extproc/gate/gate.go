@@ -35,6 +35,9 @@ const (
 	// ceiling, and leastDepth in requests: at few requests a second chance makes bunches.
 	depth      = 0.25 // seconds
 	leastDepth = 20
+	// idleDepth is the same where little else is open: engines that have nothing to do
+	// take many requests at once.
+	idleDepth = 64
 	// spared is how much longer the virtual queue must be, as time at the ceiling, before
 	// conversations that are under way are cut for its sake.
 	spared = 10 // seconds
@@ -176,10 +179,12 @@ func (g *Gate) measure(seconds, window float64) (total float64) {
 }
 
 // allowed is the length of the virtual queue that is no matter of concern.
-func allowed(ceilingRps float64) float64 { return max(leastDepth, depth*ceilingRps) }
+func (g *Gate) allowed(l Limit) float64 {
+	return max(leastDepth, depth*l.CeilingRps, idleDepth-(l.Open-g.backlog))
+}
 
 func (g *Gate) cause(l Limit, total float64, last *verdict) Cause {
-	concern := allowed(l.CeilingRps)
+	concern := g.allowed(l)
 	closed := last != nil && last.cause != Open && l.Open > concern/2
 	switch {
 	case l.Planned < 1:
@@ -199,7 +204,7 @@ func (g *Gate) targets(l Limit, total float64) (ofOngoing, ofAll float64) {
 	if l.CeilingRps < 0 {
 		return l.Planned * total, l.Planned * total
 	}
-	least, excess := leastServed*l.CeilingRps, max(0, g.backlog-allowed(l.CeilingRps))
+	least, excess := leastServed*l.CeilingRps, max(0, g.backlog-g.allowed(l))
 	cut := max(0, excess-spared*l.CeilingRps)
 	return max(least, l.CeilingRps-cut/drain), max(least, l.CeilingRps-excess/drain)
 }

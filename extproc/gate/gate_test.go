@@ -221,6 +221,22 @@ func TestTooManyUnderWay(t *testing.T) {
 	}
 }
 
+// Many requests at one moment are no burst to engines that have nothing to do.
+func TestABunchOnAnIdleFleet(t *testing.T) {
+	g, entered := &Gate{}, 0.0
+	for i := range 60 {
+		if ok, _ := g.Admit(0, Fresh, 0.99, 1); ok {
+			entered++
+		}
+		if i%10 == 9 {
+			g.Step(step/10, Limit{1, 30, entered})
+		}
+	}
+	if entered != 60 {
+		t.Errorf("%v of 60 that came at once entered", entered)
+	}
+}
+
 func TestUnknownCeiling(t *testing.T) {
 	g, r := &Gate{}, seeded()
 	n := run(g, r, Limit{1, Unknown, endless}, time.Minute, stream{rps: 1000, kind: Fresh})
