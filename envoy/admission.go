@@ -22,6 +22,7 @@ const (
 	classesKey    = "classes"     // by ID
 	ceilingKey    = "ceiling_rps" // absent: not known
 	retryAfterKey = "retry_after" // seconds
+	limitedKey    = "limited"     // absent: false
 	shortKey      = "short"       // absent: false
 )
 
@@ -47,6 +48,9 @@ func encodeAdmission(a *fleet.Admission) (*runtimev3.Runtime, error) {
 		fields := map[string]*structpb.Value{retryAfterKey: structpb.NewNumberValue(c.RetryAfterSeconds)}
 		if c.CeilingRps.Known {
 			fields[ceilingKey] = structpb.NewNumberValue(c.CeilingRps.Value)
+		}
+		if c.Limited {
+			fields[limitedKey] = structpb.NewBoolValue(true)
 		}
 		if c.Short {
 			fields[shortKey] = structpb.NewBoolValue(true)
@@ -82,6 +86,7 @@ func DecodeAdmission(layers []*runtimev3.Runtime) *fleet.Admission {
 		c := fleet.ClassAdmission{Class: fleet.ClassID(id)}
 		of := v.GetStructValue().GetFields()
 		c.RetryAfterSeconds, c.Short = of[retryAfterKey].GetNumberValue(), of[shortKey].GetBoolValue()
+		c.Limited = of[limitedKey].GetBoolValue()
 		if ceiling, known := of[ceilingKey]; known {
 			c.CeilingRps = fleet.Known(ceiling.GetNumberValue())
 		}

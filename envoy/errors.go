@@ -32,6 +32,11 @@ func Overloaded() []byte {
 	return apiError("capacity is short: retry later", "rate_limit_error", "overloaded")
 }
 
+// Limited answers a request that is shed for an operator's limit.
+func Limited() []byte {
+	return apiError("the rate of this class of requests is limited for now: retry later", "rate_limit_error", "overloaded")
+}
+
 // tooLarge words the refusal of a body larger than the limit.
 const tooLarge, tooLargeCode = "the request is larger than this front-end takes", "request_too_large"
 

@@ -37,7 +37,7 @@ const (
 	// itself.
 	HeaderAttempts = "x-weir-attempts"
 	// HeaderShedReason tells a client why it is asked to come again: ShedByPlan,
-	// ShedInBurst.
+	// ShedByLimit, ShedInBurst.
 	HeaderShedReason = "x-weir-shed-reason"
 	// HeaderGateway is the routing header of another protocol, stripped as well.
 	HeaderGateway = "x-gateway-destination-endpoint"
@@ -58,6 +58,7 @@ const (
 // Words of [HeaderShedReason].
 const (
 	ShedByPlan  = "plan"  // demand exceeds what engines can serve
+	ShedByLimit = "limit" // an operator has limited the class
 	ShedInBurst = "burst" // so it does, for so short a time that no plan knows of it
 )
 

@@ -35,8 +35,11 @@ func (t *Table) enters(h *head, d *decision) bool {
 		return true
 	}
 	why := envoy.ShedByPlan
-	if cause == gate.Burst {
+	switch cause {
+	case gate.Burst:
 		why = envoy.ShedInBurst
+	case gate.Limited:
+		why = envoy.ShedByLimit
 	}
 	d.refusal = shed(d.key.hash, c.tally.retryAfterSeconds(), why)
 	return false
@@ -137,7 +140,7 @@ func (l *ledger) step(t *Table, now time.Time) {
 		} else {
 			c.tally.retryAfter.Store(int64(told.RetryAfterSeconds))
 			if told.CeilingRps.Known {
-				limit.CeilingRps = told.CeilingRps.Value * l.share
+				limit.CeilingRps, limit.Strict = told.CeilingRps.Value*l.share, told.Limited && !told.Short
 			}
 		}
 		c.tally.gate.Step(passed, limit)

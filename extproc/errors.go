@@ -76,7 +76,7 @@ func noSuchModel(model string) *refusal {
 
 func noEngine() *refusal {
 	return &refusal{
-		status: 503, reason: reasonNoEngine, details: "weir_no_engine",
+		status: 503, reason: reasonNoEngine, details: "weir_no_engine", retryAfterSeconds: usualRetryAfter,
 		body: envoy.NoEngine(),
 	}
 }
@@ -84,10 +84,13 @@ func noEngine() *refusal {
 // shed asks the client to come back after so many seconds or up to twice as many: not
 // all clients at once.
 func shed(key uint64, afterSeconds int, why string) *refusal {
+	body := envoy.Overloaded()
+	if why == envoy.ShedByLimit {
+		body = envoy.Limited()
+	}
 	return &refusal{
-		status: 429, reason: reasonShed, details: "weir_shed", shedReason: why,
+		status: 429, reason: reasonShed, details: "weir_shed", shedReason: why, body: body,
 		retryAfterSeconds: afterSeconds + int(mix(key)%uint64(afterSeconds)),
-		body:              envoy.Overloaded(),
 	}
 }
 

@@ -298,7 +298,7 @@ func checkError(t *testing.T, got *extprocv3.ImmediateResponse, code, says strin
 	if set["content-type"] != "application/json" {
 		t.Errorf("headers %v, want a JSON content-type", set)
 	}
-	if after, ok := set["retry-after"]; ok != (code == "overloaded") {
+	if after, ok := set["retry-after"]; ok != (code == "overloaded" || code == "no_engine") {
 		t.Errorf("retry-after is %q", after)
 	}
 }

@@ -25,6 +25,7 @@ type ClassAdmission struct {
 	Class             ClassID
 	CeilingRps        Amount  // that can be served of it, at all Envoys of the front-end together
 	RetryAfterSeconds float64 // when who is refused may come back at the earliest
+	Limited           bool    // the ceiling is an operator's limit, or keeps it: no more may enter
 	Short             bool    // the plan refuses a part of it for want of capacity; a limit alone is none
 }
 
@@ -78,7 +79,7 @@ func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 		}
 		admission := ClassAdmission{Class: r.Class, RetryAfterSeconds: r.retryAfter()}
 		if !s.Fleet.Options.DeclaredOnly { // else the file's demand rules, and is not what comes
-			admission.CeilingRps = withinLimit(s, plan, r, spare.ceiling(r, c.Priority))
+			admission.CeilingRps, admission.Limited = withinLimit(s, plan, r, spare.ceiling(r, c.Priority))
 			admission.Short = short(s, plan, r)
 		}
 		a.Classes = append(a.Classes, admission)
@@ -89,16 +90,16 @@ func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 // withinLimit is a ceiling that keeps the limit of the class, too: what the plan lets in,
 // and all that it leaves of the limit. A plan that lets in more, being frozen, does not
 // know of the limit, which waits.
-func withinLimit(s *State, plan *Plan, r *Route, ceiling Amount) Amount {
+func withinLimit(s *State, plan *Plan, r *Route, ceiling Amount) (_ Amount, limited bool) {
 	limit := s.LimitOf(r.Class)
 	if limit == nil || !ceiling.Known {
-		return ceiling
+		return ceiling, false
 	}
 	admitted := plan.admittedRps(r.Class)
 	if admitted > limit.Rps*(1+1e-6) {
-		return ceiling
+		return ceiling, false
 	}
-	return Known(min(ceiling.Value, stepped(max(0, r.DemandRps-r.ShedRps+limit.Rps-admitted))))
+	return Known(min(ceiling.Value, stepped(max(0, r.DemandRps-r.ShedRps+limit.Rps-admitted)))), true
 }
 
 // short says whether a part of a route is refused for want of capacity: there is no

@@ -15,7 +15,27 @@ var isoTime = zapcore.ISO8601TimeEncoder
 
 // outputFlag adds -o to a command.
 func outputFlag(c *cobra.Command) *string {
-	return c.Flags().StringP("output", "o", "table", "output `format`: table, json or yaml")
+	o := output("table")
+	c.Flags().VarP(&o, "output", "o", "output `format`: table, json or yaml")
+	return (*string)(&o)
+}
+
+// output is a format. A wrong one is told before anything is done.
+type output string
+
+func (o *output) String() string { return string(*o) }
+
+// Type is what help calls the values.
+func (o *output) Type() string { return "format" }
+
+// Set implements pflag's Value.
+func (o *output) Set(format string) error {
+	switch format {
+	case "table", "json", "yaml":
+		*o = output(format)
+		return nil
+	}
+	return fmt.Errorf("unknown output format %q: write table, json or yaml", format)
 }
 
 // show prints a value as a table for people, or as JSON or YAML for programs.
@@ -32,7 +52,7 @@ func show(out io.Writer, format string, value any, table func(*tabwriter.Writer)
 	case "yaml":
 		return showYAML(out, value)
 	}
-	return usage("unknown output format %q: write table, json or yaml", format)
+	panic("weir: output format " + format) // the flag takes no other
 }
 
 // showYAML goes by way of JSON, so that both have the same keys.

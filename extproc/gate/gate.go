@@ -57,6 +57,7 @@ type Limit struct {
 	Planned    float64 // fraction of demand that the plan admits, 0–1
 	CeilingRps float64 // that can be served; below 0: not known
 	Open       float64 // requests that were let in and have not ended
+	Strict     bool    // it is an operator's limit: nothing more may enter for a moment either
 }
 
 // Unknown is a ceiling that is not known.
@@ -67,9 +68,10 @@ type Cause int
 
 // The causes.
 const (
-	Open  Cause = iota // nobody is
-	Plan               // the plan refuses a part
-	Burst              // more came than the plan knows of
+	Open    Cause = iota // nobody is
+	Plan                 // the plan refuses a part
+	Limited              // an operator has limited the class
+	Burst                // more came than the plan knows of
 )
 
 // Kind says how far a request comes before others.
@@ -136,7 +138,10 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 	entered := float64(g.entered.Swap(0))
 	known := l.CeilingRps >= 0
 	if known {
-		g.backlog = min(l.Open, max(0, g.backlog+entered-l.CeilingRps*seconds))
+		g.backlog = max(0, g.backlog+entered-l.CeilingRps*seconds)
+		if !l.Strict {
+			g.backlog = min(g.backlog, l.Open)
+		}
 	} else {
 		g.backlog = 0
 	}
@@ -180,22 +185,29 @@ func (g *Gate) measure(seconds, window float64) (total float64) {
 
 // allowed is the length of the virtual queue that is no matter of concern.
 func (g *Gate) allowed(l Limit) float64 {
+	if l.Strict {
+		return max(1, depth*l.CeilingRps)
+	}
 	return max(leastDepth, depth*l.CeilingRps, idleDepth-(l.Open-g.backlog))
 }
 
+// cause says why a part is refused from here on; Open: none is.
 func (g *Gate) cause(l Limit, total float64, last *verdict) Cause {
 	concern := g.allowed(l)
-	closed := last != nil && last.cause != Open && l.Open > concern/2
+	closed := last != nil && last.cause != Open && (l.Strict || l.Open > concern/2)
+	cause := Open
 	switch {
 	case l.Planned < 1:
-		return Plan
+		cause = Plan
 	case l.CeilingRps < 0:
 		return Open
-	case g.backlog > concern, closed && (total > free*l.CeilingRps || g.backlog > concern/2):
-		return Burst
-	default:
-		return Open
+	case l.CeilingRps == 0, g.backlog > concern, closed && (total > free*l.CeilingRps || g.backlog > concern/2):
+		cause = Burst
 	}
+	if l.Strict && cause != Open {
+		return Limited
+	}
+	return cause
 }
 
 // targets are how many requests a second are to be let in: of conversations that are
