@@ -48,7 +48,7 @@ test: setup lint ## Lint, run all tests with the race detector, fuzz for a minut
 # Engines' pages, load reports, access logs, bodies, fleet files and benchmarks' results. FUZZ_FOR=10m looks
 # for longer.
 FUZZ_FOR ?= 10s
-fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzReceive ./extproc:FuzzRead ./extproc:FuzzScan ./extproc/wire:FuzzRequest ./extproc:FuzzSplice ./extproc:FuzzInflate ./extproc:FuzzHeaders ./config:FuzzParse ./simulate:FuzzReadAzure ./simulate:FuzzReadMooncake ./fit:FuzzRead
+fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzReceive ./extproc:FuzzRead ./extproc:FuzzScan ./extproc/wire:FuzzRequest ./extproc:FuzzSplice ./extproc:FuzzInflate ./extproc:FuzzHeaders ./config:FuzzParse ./simulate:FuzzReadAzure ./simulate:FuzzReadMooncake ./fit:FuzzRead ./simulate:FuzzReadTrace
 
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers of what strangers write

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 )
 
@@ -15,6 +16,11 @@ type Replay struct {
 	Mix         Mix
 	BlockTokens int     // of the rows' blocks; 0: they have none
 	Keep        float64 // part of the conversations that are kept, 0–1; 0: all. The mix's rates are before it
+	// Speed above 0 plays the trace from its first row on, so many times as fast as it
+	// was recorded; of the mix's rates their proportions count alone.
+	Speed float64
+	// Marked are where rows with these marks come from; others come from Mix.
+	Marked map[Marks]Mix
 }
 
 // sameTalk is how many blocks of a prompt tell its conversation: all conversations
@@ -37,12 +43,23 @@ func (p Replay) New(seed uint64) (Workload, error) {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
 	n := len(p.Rows)
-	r := &replay{Replay: p, seed: mix(seed)}
-	r.entry = n + rand.New(rand.NewPCG(seed, 3)).IntN(n) // a round was before it
+	r := &replay{Replay: p, seed: mix(seed), speed: p.Speed, lasts: Lasts(p.Rows)}
+	r.entry = n // a round was before it
+	if p.Speed == 0 {
+		r.entry += rand.New(rand.NewPCG(seed, 3)).IntN(n)
+		r.speed = p.Mix.Rps() / (float64(n) / r.lasts)
+	}
 	r.next = r.entry
-	r.lasts = p.Rows[n-1].At * float64(n) / float64(n-1) // the last row has its pause, too
-	r.speed = p.Mix.Rps() / (float64(n) / r.lasts)
 	return r, nil
+}
+
+// Lasts is how long a trace takes, in seconds: its last row has its pause, too.
+func Lasts(rows []Row) float64 {
+	n := len(rows)
+	if n < 2 {
+		return 0
+	}
+	return rows[n-1].At * float64(n) / float64(n-1)
 }
 
 func (p *Replay) check() error {
@@ -51,7 +68,9 @@ func (p *Replay) check() error {
 	}
 	switch n := len(p.Rows); {
 	case n < 2 || p.Rows[n-1].At <= 0:
-		return errors.New("the trace has no two rows apart")
+		return errors.New("the trace has no two rows apart; record more requests")
+	case !(p.Speed >= 0) || math.IsInf(p.Speed, 0):
+		return fmt.Errorf("speed %v: want none below 0", p.Speed)
 	case p.BlockTokens < 0 || !(p.Keep >= 0 && p.Keep <= 1):
 		return errors.New("want no negative block, and to keep 0 to 1")
 	}
@@ -59,7 +78,11 @@ func (p *Replay) check() error {
 }
 
 // Past implements [Workload]: it is the trace once round, up to where it is entered.
+// Nothing is before its first row.
 func (r *replay) Past() []Request {
+	if r.Speed > 0 {
+		return nil
+	}
 	var past []Request
 	for number := r.entry - len(r.Rows); number < r.entry; number++ {
 		if q, kept := r.request(number); kept && len(q.Context) > 0 {
@@ -99,20 +122,41 @@ func (r *replay) request(number int) (out Request, kept bool) {
 		return out, false
 	}
 	at := r.at(number)
-	src := r.Mix.pick(at, unit(mix(key+2)))
+	from := &r.Mix
+	if marked, ok := r.Marked[row.Marks]; ok {
+		from = &marked
+	}
+	src := from.pick(at, unit(mix(key+2)))
 	out = Request{
 		At: at, FrontEnd: src.FrontEnd, Class: src.Class, Key: key,
 		Prompt: max(1, row.Prompt), Output: max(1, row.Output),
 	}
-	if r.BlockTokens > 0 {
+	switch {
+	case r.BlockTokens > 0 && row.Talk != 0:
+		out.Turn = number // not the true one, but one of its own
+		out.Context = repeated(key, (row.Prompt+row.Output)/r.BlockTokens)
+	case r.BlockTokens > 0:
 		out.Context = row.context(round, min(len(row.Blocks), row.Prompt/r.BlockTokens))
 	}
 	return out, true
 }
 
-// key names the conversation of a row: by how its prompt begins, else it is one of its
-// own.
+// repeated is the context of a conversation each of whose turns repeats all that was
+// said before.
+func repeated(key uint64, blocks int) []uint64 {
+	out := make([]uint64, blocks)
+	for i := range out {
+		out[i] = mix(mix(key) ^ uint64(i))
+	}
+	return out
+}
+
+// key names the conversation of a row: as the row does, or by how its prompt begins,
+// else it is one of its own.
 func (row *Row) key(round uint64, number int) uint64 {
+	if row.Talk != 0 {
+		return mix(round ^ row.Talk)
+	}
 	if len(row.Blocks) < sameTalk {
 		return mix(round + uint64(number))
 	}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -16,10 +17,70 @@ type Row struct {
 	At             float64 // seconds from the first row
 	Prompt, Output int     // tokens
 	Blocks         []uint64
+	Talk           uint64 // names its conversation; 0: its blocks do, if it has any
+	Marks          Marks
 }
 
-// maxRows bounds what is read of a trace.
-const maxRows = 5_000_000
+// Marks are what a row says of where it belongs: places among the names of its trace,
+// from 1 on; 0: it does not say.
+type Marks struct{ FrontEnd, Class uint16 }
+
+// Trace is recorded requests.
+type Trace struct {
+	Rows        []Row
+	BlockTokens int // of the rows' blocks, and of their conversations'; 0: nothing is known of what prompts have in common
+	// Names that rows give, by their marks less 1.
+	FrontEnds, Classes []Name
+}
+
+// Name is a word of a trace, and the line on which it stands first.
+type Name struct {
+	Text string
+	Line int
+}
+
+// What is read of a trace is bounded.
+const (
+	maxRows    = 5_000_000
+	maxTokens  = 10_000_000 // of a prompt, or of an answer
+	maxSeconds = 1e8        // from the first row
+)
+
+// mooncakeBlock is the size of the blocks whose hashes Mooncake's trace has, tokens.
+const mooncakeBlock = 512
+
+// ReadTrace reads a trace in any of the forms that are known, by how it begins: those
+// of [ReadAzure], [ReadMooncake] and [ReadCSV]. Errors name the line.
+func ReadTrace(from io.Reader) (*Trace, error) {
+	in := bufio.NewReaderSize(from, 1<<16)
+	head, err := in.Peek(4096)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if rest, marked := bytes.CutPrefix(head, []byte("\ufeff")); marked {
+		head = rest
+		_, _ = in.Discard(len("\ufeff"))
+	}
+	t := &Trace{}
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	switch {
+	case len(bytes.TrimSpace(head)) == 0:
+		return nil, errors.New("the trace has no row; write a head, and a row for each request")
+	case bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")):
+		t.BlockTokens = mooncakeBlock
+		t.Rows, err = ReadMooncake(in)
+	case bytes.Contains(line, []byte("TIMESTAMP")):
+		t.Rows, err = ReadAzure(in)
+	case bytes.Contains(line, []byte(secondsColumn)):
+		t, err = ReadCSV(in)
+	default:
+		err = fmt.Errorf("line 1: %.80q begins no trace that is known; write the head %s", bytes.TrimSpace(line), csvHead)
+	}
+	if err == nil && len(t.Rows) == 0 {
+		err = errors.New("the trace has no row; write one for each request below the head")
+	}
+	return t, err
+}
 
 // ReadAzure reads a trace in the form of the AzurePublicDataset's LLM inference
 // traces: CSV with the columns TIMESTAMP, ContextTokens and GeneratedTokens. It
@@ -35,21 +96,21 @@ func ReadAzure(from io.Reader) ([]Row, error) {
 			return rows, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("trace: %w", err)
+			return nil, fmt.Errorf("%w; write the columns TIMESTAMP, ContextTokens and GeneratedTokens", err)
 		}
 		if line == 1 {
 			continue // the head
 		}
 		row, at, err := azureRow(record)
 		if err != nil {
-			return nil, fmt.Errorf("trace: line %d: %w", line, err)
+			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 		if len(rows) == 0 {
 			began = at
 		}
 		row.At = at.Sub(began).Seconds()
 		if rows, err = appendRow(rows, row); err != nil {
-			return nil, fmt.Errorf("trace: line %d: %w", line, err)
+			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 	}
 }
@@ -57,12 +118,9 @@ func ReadAzure(from io.Reader) ([]Row, error) {
 func azureRow(record []string) (row Row, at time.Time, err error) {
 	at, err = time.Parse("2006-01-02 15:04:05.9999999", record[0])
 	if err != nil {
-		return row, at, err
+		return row, at, fmt.Errorf("%w; write it like 2023-11-16 18:15:46.6805900", err)
 	}
-	if row.Prompt, err = strconv.Atoi(record[1]); err != nil {
-		return row, at, err
-	}
-	row.Output, err = strconv.Atoi(record[2])
+	row.Prompt, row.Output, err = sizes(record[1], record[2])
 	return row, at, err
 }
 
@@ -84,27 +142,40 @@ func ReadMooncake(from io.Reader) ([]Row, error) {
 		}
 		err := json.Unmarshal(s.Bytes(), &r)
 		if err == nil {
-			rows, err = appendRow(rows, Row{r.Timestamp / 1000, r.Input, r.Output, r.Hashes})
+			rows, err = appendRow(rows, Row{At: r.Timestamp / 1000, Prompt: r.Input, Output: r.Output, Blocks: r.Hashes})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("trace: line %d: %w", line, err)
+			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 	}
 	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("trace: %w", err)
+		return nil, fmt.Errorf("after %d rows: %w; write an object a line", len(rows), err)
 	}
 	spread(rows)
 	return rows, nil
 }
 
+// sizes reads the tokens of a prompt and its answer.
+func sizes(prompt, output string) (p, o int, err error) {
+	if p, err = strconv.Atoi(prompt); err == nil {
+		o, err = strconv.Atoi(output)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w; write tokens as a whole number", err)
+	}
+	return p, o, err
+}
+
 func appendRow(rows []Row, r Row) ([]Row, error) {
 	switch {
 	case len(rows) >= maxRows:
-		return nil, fmt.Errorf("more than %d rows", maxRows)
-	case !(r.At >= 0) || r.Prompt < 0 || r.Output < 0:
-		return nil, fmt.Errorf("%v s, %d and %d tokens: want nothing negative", r.At, r.Prompt, r.Output)
+		return nil, fmt.Errorf("more than %d rows; cut the trace", maxRows)
+	case r.Prompt < 0 || r.Output < 0 || r.Prompt > maxTokens || r.Output > maxTokens:
+		return nil, fmt.Errorf("%d and %d tokens; write 0 to %d", r.Prompt, r.Output, maxTokens)
 	case len(rows) > 0 && r.At < rows[len(rows)-1].At:
-		return nil, errors.New("it is earlier than the one before")
+		return nil, errors.New("it is earlier than the one before; sort the rows by time")
+	case !(r.At >= 0 && r.At <= maxSeconds):
+		return nil, fmt.Errorf("%v s; write 0 to %v", r.At, maxSeconds)
 	}
 	return append(rows, r), nil
 }

@@ -46,7 +46,7 @@ func TestReadTracesRefuses(t *testing.T) {
 		{"a time", "h,h,h\nyesterday,1,2\n", "line 2: parsing time", true},
 		{"a number", "h,h,h\n2023-01-02 03:04:05.0000000,many,2\n", "line 2: strconv", true},
 		{"a column too few", "h,h,h\n2023-01-02 03:04:05.0000000,1\n", "wrong number of fields", true},
-		{"below zero", "h,h,h\n2023-01-02 03:04:05.0000000,-1,2\n", "line 2: 0 s, -1 and 2 tokens", true},
+		{"below zero", "h,h,h\n2023-01-02 03:04:05.0000000,-1,2\n", "line 2: -1 and 2 tokens; write 0 to", true},
 		{"back in time", "h,h,h\n2023-01-02 03:04:05.0000000,1,2\n2023-01-02 03:04:04.0000000,1,2\n", "line 3: ", true},
 		{"no JSON", "{\n", "line 1: unexpected end", false},
 		{"a negative hash", `{"timestamp":1,"input_length":1,"output_length":1,"hash_ids":[-1]}`, "line 1: ", false},
