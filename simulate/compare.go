@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ type Comparison struct {
 
 // Compare runs every policy under the seeds 1 to seeds, so many runs at once. config
 // makes the config of a seed but for its policy, anew each time; it is called by many
-// goroutines. All runs have ended when Compare returns.
+// goroutines, and may set another seed. All runs have ended when Compare returns.
 func Compare(config func(seed uint64) (Config, error), policies []Named, seeds, atOnce int) (*Comparison, error) {
 	c := &Comparison{}
 	var runs sync.WaitGroup
@@ -53,7 +54,7 @@ func runOne(config func(seed uint64) (Config, error), p Policy, seed uint64) (*R
 	if err != nil {
 		return nil, err
 	}
-	c.Policy, c.Seed = p, seed
+	c.Policy, c.Seed = p, cmp.Or(c.Seed, seed)
 	return Run(c)
 }
 

@@ -6,8 +6,8 @@ import (
 	"weir/fleet"
 )
 
-// Engine says how one replica behaves. Its fields are flags of cmd/mock-engine, and
-// mean the same: a test holds the two together.
+// Engine says how one replica behaves. Its fields but for the curves are flags of
+// cmd/mock-engine, and mean the same: a test holds the two together.
 type Engine struct {
 	CapacityRps     float64      // reference requests per second at utilisation 1
 	TTFT, TBT       Line         // of the reference request
@@ -18,6 +18,9 @@ type Engine struct {
 	KVTokens        int          // size of the KV cache
 	Block           int          // tokens of one block of it
 	Jitter          float64      // every wait is multiplied by 1 ± Jitter
+
+	// Curves of the reference request, in place of the lines where they have points.
+	TTFTCurve, TBTCurve fleet.Curve
 }
 
 func (e *Engine) check() error {
@@ -53,10 +56,27 @@ const leastPrefill = 0.1
 // not over its capacity has no queue, and all that it waits longer than at utilisation
 // 1 is spent in one. The prefill is in proportion to the prompt that is not cached.
 func (e *Engine) firstToken(utilisation, prompt float64) (queue, prefill float64) {
-	prefill = e.TTFT.At(min(utilisation, 1))
-	queue = max(0, e.TTFT.At(utilisation)-prefill)
+	prefill = e.ttft(min(utilisation, 1))
+	queue = max(0, e.ttft(utilisation)-prefill)
 	if e.Reference.Prompt > 0 {
 		prefill *= max(leastPrefill, prompt/e.Reference.Prompt)
 	}
 	return queue, prefill
+}
+
+func (e *Engine) ttft(utilisation float64) float64 {
+	if len(e.TTFTCurve) > 0 {
+		return e.TTFTCurve.At(utilisation)
+	}
+	return e.TTFT.At(utilisation)
+}
+
+// pace is how fast a batch decodes from a utilisation on. While that falls, a curve is
+// taken as straight from there to the idle engine.
+func (e *Engine) pace(utilisation float64) pace {
+	if len(e.TBTCurve) == 0 {
+		return paceOf(e.TBT, utilisation, e.Window)
+	}
+	idle := e.TBTCurve.At(0)
+	return pace{max(idle, leastGap), max(0, e.TBTCurve.At(utilisation)-idle), e.Window}
 }

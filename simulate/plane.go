@@ -141,6 +141,9 @@ func (w *world) tick() {
 	}
 	w.publish(s)
 	w.events.push(w.now+w.tickSeconds(), ticks, 0)
+	if w.Watch != nil {
+		w.stopped = w.Watch(w.now)
+	}
 }
 
 // publish tells every front-end its part of the plan in force, and how full the

@@ -69,12 +69,12 @@ func newReplica(e *Engine, id fleet.EngineID, jobs *jobs) *replica {
 func (r *replica) next() float64 {
 	next := r.phases.next()
 	if end := r.batch.next(); !math.IsInf(end, 1) {
-		next = min(next, r.clockAt+r.pace().seconds(max(0, end-r.clock)))
+		next = min(next, r.clockAt+r.paceNow().seconds(max(0, end-r.clock)))
 	}
 	return next
 }
 
-func (r *replica) pace() pace { return paceOf(r.TBT, r.meter.at(r.clockAt), r.Window) }
+func (r *replica) paceNow() pace { return r.pace(r.meter.at(r.clockAt)) }
 
 // advance brings the batch's clock to now.
 func (r *replica) advance(now float64) {
@@ -84,7 +84,7 @@ func (r *replica) advance(now float64) {
 	}
 	r.told.insideSeconds += elapsed * float64(r.told.inside)
 	if n := float64(len(r.batch.heap)); n > 0 {
-		beats := r.pace().tokens(elapsed)
+		beats := r.paceNow().tokens(elapsed)
 		r.clock += beats
 		r.told.tokenCount += n * beats
 		r.told.tokenTime += n * elapsed

@@ -15,11 +15,13 @@ type Result struct {
 	MovedShare       float64      // of conversations that had another turn: those that changed their engine
 	CachedShare      float64      // of prompt tokens
 	MovedPerTick     float64      // share of the traffic that a plan moves, mean over plans
+	PriceSeconds     float64      // of the pools' prices, mean over requests that were let in
 	Tokens           fleet.Tokens // of a mean request
 	WorkPerRequest   float64      // mean, in reference requests of the engine that did it
 	Utilisations     map[fleet.PoolID]float64
 	FullestPool      fleet.PoolID
 	FullestPoolUsage float64 // its utilisation: work / what its engines can do
+	Parts            []Part  // of the whole run, if they were asked for
 }
 
 // result sums up.
@@ -32,10 +34,12 @@ func (w *world) result() *Result {
 		ShedShare:      float64(t.refused) / float64(t.measured),
 		CachedShare:    t.cached / t.prompt,
 		WorkPerRequest: t.work / t.reached,
+		PriceSeconds:   t.priceSeconds / t.reached,
 		Tokens:         fleet.Tokens{Prompt: t.prompt / t.reached, Output: t.output / t.reached},
 		MovedPerTick:   mean(t.moves),
 		MovedShare:     t.movedShare(),
 		Utilisations:   map[fleet.PoolID]float64{},
+		Parts:          w.parts.all,
 	}
 	w.age()
 	r.TTFT, r.EndToEnd = LatencyOf(t.ttft), LatencyOf(t.endToEnd)

@@ -37,6 +37,11 @@ type Config struct {
 	WarmUpSeconds float64 // requests that arrive in them are served and not measured
 	DrainSeconds  float64 // that requests under way at the end are waited for, at most
 	Delays        Delays
+
+	Parts int // of equal length, of which the result tells one by one; 0: none
+	// Watch is told each round how far the run has come; its error ends the run. nil:
+	// nobody watches.
+	Watch func(seconds float64) error
 }
 
 // Delays are what lies between the parts.
@@ -65,6 +70,7 @@ func (c *Config) check() error {
 	wrong(c.Fleet == nil || c.Workload == nil || c.Policy == nil, "want a fleet, a workload and a policy")
 	wrong(!(c.WarmUpSeconds >= 0 && c.Seconds > c.WarmUpSeconds), "%v s with a warm-up of %v s: nothing would be measured", c.Seconds, c.WarmUpSeconds)
 	wrong(!(c.DrainSeconds >= 0), "drain: want no negative time")
+	wrong(c.Parts < 0 || c.Parts > maxParts, "%d parts: want 0 to %d", c.Parts, maxParts)
 	d := c.Delays
 	wrong(!(d.NetworkNoise >= 0 && d.ControlWay >= 0 && d.Planning >= 0), "delays: want no negative time")
 	if c.Fleet != nil {
@@ -92,7 +98,9 @@ func Run(c Config) (*Result, error) {
 	if err := w.begin(); err != nil {
 		return nil, fmt.Errorf("simulation: %w", err)
 	}
-	w.run()
+	if w.run(); w.stopped != nil {
+		return nil, fmt.Errorf("simulation: %w", w.stopped)
+	}
 	return w.result(), nil
 }
 

@@ -15,6 +15,7 @@ type tally struct {
 	gaps, gapSeconds       float64
 	prompt, output, cached float64
 	reached, work          float64
+	priceSeconds           float64 // of all that reached an engine
 	sojourns               float64 // seconds in engines, of all that left them
 	talks                  map[uint64]talkTally
 	moves                  []float64 // share of the traffic that each plan moved

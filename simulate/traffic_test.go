@@ -75,9 +75,6 @@ var (
 	talkGPU = Engine{CapacityRps: 25, TTFT: Line{0.20, 0.25}, TBT: Line{0.010, 0.012}, KVTokens: 2_000_000}
 )
 
-// spareSlots is how much more than it needs at utilisation 1 a batch has room for.
-const spareSlots = 1.15
-
 // machine is a kind of engine under some traffic, and what is believed of it.
 type machine struct {
 	Engine
@@ -94,17 +91,10 @@ func (k traffic) fitted(e Engine, asked float64) (machine, error) {
 	lab := func(rps float64) (Workload, error) {
 		return k.of(Mix{Sources: []Source{{Rps: busy}}}, rps/busy, 99)
 	}
-	e.Slots = math.MaxInt32
-	rps := e.CapacityRps / 4
-	held := 0.0
-	for range 3 { // what is cached depends on the rate
-		r, err := tryOut(e, lab, rps, 1)
-		if err != nil {
-			return machine{}, err
-		}
-		rps, held = e.CapacityRps/r.WorkPerRequest, rps*r.EndToEnd.Mean
+	var err error
+	if e.Slots, err = SlotsFor(e, lab, 1); err != nil {
+		return machine{}, err
 	}
-	e.Slots = int(math.Ceil(spareSlots * held))
 	p, err := Fit(e, lab, 1)
 	return machine{e, p}, err
 }

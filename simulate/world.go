@@ -26,6 +26,7 @@ const (
 	breaks                       // a fault begins
 	beginsCount                  // measuring begins
 	endsCount                    // measuring ends
+	endsPart                     // one part of the run ends
 )
 
 // world is the state of a run.
@@ -41,6 +42,8 @@ type world struct {
 	frontEnds []*frontEnd
 	plane     plane
 	tally     tally
+	parts     parts
+	stopped   error // by who watches
 }
 
 func newWorld(c *Config) *world {
@@ -61,6 +64,7 @@ func newWorld(c *Config) *world {
 	}
 	w.plane = newPlane(c.Fleet, signals.NewTracker(c.Fleet), len(w.replicas))
 	w.tally = newTally(len(c.Fleet.Pools))
+	w.parts = newParts(c.Parts, c.Seconds, len(c.Fleet.Pools))
 	return w
 }
 
@@ -89,6 +93,9 @@ func (w *world) begin() error {
 	}
 	w.events.push(w.WarmUpSeconds, beginsCount, 0)
 	w.events.push(w.Seconds, endsCount, 0)
+	for i := range w.parts.all {
+		w.events.push(w.parts.all[i].At+w.parts.seconds, endsPart, int32(i))
+	}
 	w.warm()
 	w.open()
 	return nil
@@ -122,7 +129,7 @@ func (w *world) come(r *Request, kind eventKind) {
 // run lets things happen until every request has been answered and none will come, or
 // time is up.
 func (w *world) run() {
-	for w.now <= w.Seconds || w.tally.underWay() > 0 {
+	for w.stopped == nil && (w.now <= w.Seconds || w.tally.underWay() > 0) {
 		if !w.next(w.Seconds + w.DrainSeconds) {
 			break
 		}
@@ -178,6 +185,8 @@ func (w *world) happen(e timer) {
 		w.workByPool(w.tally.began)
 	case endsCount:
 		w.workByPool(w.tally.ended)
+	case endsPart:
+		w.endPart(int(e.what))
 	}
 }
 
@@ -194,6 +203,7 @@ func (w *world) arrive(id int32) {
 	}
 	f.classes[j.Class].arrivals++
 	w.tally.arrive(w.measures(j))
+	w.parts.arrive(j, admitted)
 	if !admitted {
 		f.classes[j.Class].shed++
 		w.tally.refuse(w.measures(j))
@@ -225,6 +235,9 @@ func (w *world) reach(id int32) {
 	r.arrive(w.now, id)
 	w.due.set(number, r.next())
 	w.tally.reach(w.jobs.at(id), r, w.measures(w.jobs.at(id)))
+	if w.measures(w.jobs.at(id)) {
+		w.tally.priceSeconds += w.Fleet.Pools[w.poolOf[number]].PriceSeconds
+	}
 }
 
 // step does what is due at a replica.
@@ -250,6 +263,7 @@ func (w *world) finish(id int32) {
 	j := w.jobs.at(id)
 	w.frontEnds[j.FrontEnd].finish(w.now, j, w.poolOf[j.engine])
 	w.tally.finish(w.now, j, w.measures(j))
+	w.parts.finish(w.now, j)
 	w.goOn(j)
 	w.jobs.drop(id)
 }
