@@ -74,7 +74,7 @@ var rooms = map[string]room{
 	"cmd/mock-engine":   {},
 	"cmd/weir-extproc":  {ours: "fleet envoy xds extproc extproc/outcome extproc/roundtrip admin", modules: command},
 	"cmd/weir": {
-		ours:    "fleet config fit signals signals/dialect signals/discover signals/scrape solver solver/lp solver/clp control envoy xds admin deploy/demo deploy/stage",
+		ours:    "fleet config fit signals signals/dialect signals/discover signals/scrape solver solver/lp solver/clp control envoy xds admin simulate deploy/demo deploy/stage",
 		modules: command,
 		tests:   "*",
 	},

@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 		return usage("%w\nrun '%s --help' for its flags", err, c.CommandPath())
 	})
 	root.SetVersionTemplate("weir {{.Version}}\n")
-	root.AddCommand(newCheck(), newPlan(), newServe(), newBootstrap(), newSnapshot(), newStatus(), newDemo(), newVersion(), newSignals(), newExplain(), newWhatIf(), newPolicy(), newFit())
+	root.AddCommand(newCheck(), newPlan(), newServe(), newBootstrap(), newSnapshot(), newStatus(), newDemo(), newVersion(), newSignals(), newExplain(), newWhatIf(), newPolicy(), newFit(), newSimulate())
 	root.AddCommand(brakeVerbs()...)
 	return root
 }

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"weir/fleet"
+	"weir/simulate"
+)
+
+// plotParts is how finely a run is drawn.
+const plotParts = 120
+
+// simulated is what is told of a simulation.
+type simulated struct {
+	Fleet         string            `json:"fleet"`
+	Traffic       string            `json:"traffic"`
+	Rps           float64           `json:"rps"`
+	Seconds       float64           `json:"seconds"`
+	WarmUpSeconds float64           `json:"warmUpSeconds"`
+	FirstSeed     uint64            `json:"firstSeed"`
+	Seeds         int               `json:"seeds"`
+	Policies      []simulatedPolicy `json:"policies"`
+	Notes         []string          `json:"notes,omitempty"`
+
+	priced bool
+}
+
+// simulatedPolicy is what came of one policy. A figure that nothing is known of is
+// left out.
+type simulatedPolicy struct {
+	Policy      string              `json:"policy"`
+	Requests    int                 `json:"requests"` // that were measured, of all seeds
+	UnderWay    int                 `json:"underWay"` // at the end of all
+	Figures     map[string]estimate `json:"figures"`
+	Utilisation map[string]estimate `json:"utilisationPercent"` // by pool
+}
+
+// estimate is a mean over seeds and half of its 95 % confidence interval, 0 under one
+// seed.
+type estimate struct {
+	Value     float64 `json:"value"`
+	PlusMinus float64 `json:"plusMinus,omitempty"`
+}
+
+// measures are what is shown of a policy.
+func measures(priced bool) []simulate.Measure {
+	out := simulate.Measures
+	if priced {
+		price := simulate.Measure{Name: "price", Unit: "s", Of: func(r *simulate.Result) float64 { return r.PriceSeconds }}
+		out = append(out[:len(out):len(out)], price)
+	}
+	return out
+}
+
+// keyOf is what programs call a measure: "TTFT p95" in s is ttftP95Seconds.
+func keyOf(m simulate.Measure) string {
+	words := strings.Fields(strings.ToLower(m.Name))
+	for i := range words[1:] {
+		words[i+1] = strings.ToUpper(words[i+1][:1]) + words[i+1][1:]
+	}
+	return strings.Join(words, "") + map[string]string{"s": "Seconds", "%": "Percent"}[m.Unit]
+}
+
+func (s *simulation) summary(sc *scene, c *simulate.Comparison) *simulated {
+	out := &simulated{
+		Fleet: sc.file, Traffic: sc.traffic, Rps: sc.rps, Seconds: sc.seconds, WarmUpSeconds: sc.warmUp,
+		FirstSeed: s.seed, Seeds: s.seeds, Notes: sc.notes,
+	}
+	for i := range sc.fleet.Pools {
+		out.priced = out.priced || sc.fleet.Pools[i].PriceSeconds > 0
+	}
+	for i, name := range c.Policies {
+		p := simulatedPolicy{Policy: name, Figures: map[string]estimate{}, Utilisation: map[string]estimate{}}
+		held := 0
+		for _, r := range c.Results[i] {
+			p.Requests += r.Measured
+			p.UnderWay += r.UnderWay
+			held += r.Held
+		}
+		for _, m := range measures(out.priced) {
+			put(p.Figures, keyOf(m), c.Of(i, m))
+		}
+		for k := range sc.fleet.Pools {
+			id := sc.fleet.Pools[k].ID
+			put(p.Utilisation, string(id), c.Of(i, simulate.Measure{Of: func(r *simulate.Result) float64 { return 100 * r.Utilisations[id] }}))
+		}
+		out.Policies = append(out.Policies, p)
+		out.remark(name, p.UnderWay, held)
+	}
+	return out
+}
+
+// remark notes what figures do not say.
+func (s *simulated) remark(policy string, underWay, held int) {
+	if underWay > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: %d requests were under way %v after the last one came; they count with their age", policy, underWay, drainSeconds*time.Second))
+	}
+	if held > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: no plan could be made in %d rounds, and the last one was held", policy, held))
+	}
+}
+
+func put(in map[string]estimate, key string, e simulate.Estimate) {
+	if math.IsNaN(e.Mean) || math.IsInf(e.Mean, 0) {
+		return
+	}
+	out := estimate{Value: e.Mean}
+	if !math.IsNaN(e.PlusMinus) {
+		out.PlusMinus = e.PlusMinus
+	}
+	in[key] = out
+}
+
+func (e estimate) String() string {
+	if e.PlusMinus == 0 {
+		return fmt.Sprintf("%.3g", e.Value)
+	}
+	return fmt.Sprintf("%.3g ± %.2g", e.Value, e.PlusMinus)
+}
+
+func cell(of map[string]estimate, key string) string {
+	if e, known := of[key]; known {
+		return e.String()
+	}
+	return "-"
+}
+
+func simulatedTable(w *tabwriter.Writer, s *simulated) {
+	seeds := fmt.Sprintf("seed %d", s.FirstSeed)
+	if s.Seeds > 1 {
+		seeds = fmt.Sprintf("seeds %d to %d, ±: 95 %% confidence", s.FirstSeed, s.FirstSeed+uint64(s.Seeds)-1)
+	}
+	row(w, "%s: %.3g RPS for %s, of which the first %s are not measured; %s", s.Traffic, s.Rps, span(s.Seconds), span(s.WarmUpSeconds), seeds)
+	line := func(head string, of func(*simulatedPolicy) string) {
+		fmt.Fprint(w, head)
+		for i := range s.Policies {
+			fmt.Fprintf(w, "\t%s", of(&s.Policies[i]))
+		}
+		fmt.Fprintln(w)
+	}
+	name := func(p *simulatedPolicy) string { return p.Policy }
+	row(w, "")
+	line("", name)
+	line("requests", func(p *simulatedPolicy) string { return fmt.Sprint(p.Requests) })
+	for _, m := range measures(s.priced) {
+		line(m.Name+", "+m.Unit, func(p *simulatedPolicy) string { return cell(p.Figures, keyOf(m)) })
+	}
+	row(w, "")
+	line("UTILISATION, %", name)
+	for _, pool := range slices.Sorted(maps.Keys(s.Policies[0].Utilisation)) {
+		line(pool, func(p *simulatedPolicy) string { return cell(p.Utilisation, pool) })
+	}
+	if len(s.Notes) > 0 {
+		row(w, "\n%s", strings.Join(s.Notes, "\n"))
+	}
+}
+
+// span writes a length of time for people.
+func span(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond).String()
+}
+
+// plot draws a comparison into a folder.
+func plot(dir string, c *simulate.Comparison, f *fleet.Fleet) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var pools []string
+	for i := range f.Pools {
+		pools = append(pools, string(f.Pools[i].ID))
+	}
+	for name, chart := range simulate.Charts(c, pools) {
+		if err := writeTo(filepath.Join(dir, name+".svg"), chart.WriteSVG); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeTo(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
