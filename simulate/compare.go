@@ -33,13 +33,14 @@ func Compare(config func(seed uint64) (Config, error), policies []Named, seeds, 
 	errs := make([]error, len(policies)*seeds)
 	for i, p := range policies {
 		c.Policies = append(c.Policies, p.Name)
-		c.Results = append(c.Results, make([]*Result, seeds))
+		results := make([]*Result, seeds) // c.Results grows while runs are under way
+		c.Results = append(c.Results, results)
 		for k := range seeds {
 			slots <- struct{}{}
 			runs.Go(func() {
 				defer func() { <-slots }()
 				var err error
-				if c.Results[i][k], err = runOne(config, p.Policy, uint64(k+1)); err != nil {
+				if results[k], err = runOne(config, p.Policy, uint64(k+1)); err != nil {
 					errs[i*seeds+k] = fmt.Errorf("policy %s, seed %d: %w", p.Name, k+1, err)
 				}
 			})
