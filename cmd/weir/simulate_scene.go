@@ -227,7 +227,7 @@ func (s *simulation) model(c *cobra.Command, sc *scene) error {
 		}
 		p := &sc.fleet.Pools[i]
 		if len(p.Engines) == 0 {
-			return fmt.Errorf("%s: pool %q has no engine; list one at least", sc.file, p.ID)
+			return fmt.Errorf("%s: pool %q has no engine: a simulation finds none, so list as many as it is to have, at any addresses", sc.file, p.ID)
 		}
 		e := simulate.EngineOf(&p.Profile, s.kvTokens, sc.block)
 		same := fmt.Sprint(p.Profile)
