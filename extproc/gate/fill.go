@@ -40,14 +40,10 @@ func levelOf(want, have *[Buckets]float64, total, most float64) float64 {
 	return low
 }
 
-// part is which part of what is asked for is granted, of a total. Who has asked for nothing
-// yet may, where anybody may.
-func part(granted, asked, total float64) float64 {
-	if total <= 0 {
-		return 0
-	}
+// part is which part of what is asked for is granted, and of who has asked for nothing yet.
+func part(granted, asked, unasked float64) float64 {
 	if asked <= 0 {
-		return 1
+		return unasked
 	}
 	return min(1, max(0, granted/asked))
 }

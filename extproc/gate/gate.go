@@ -155,7 +155,7 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 	if cause == Open {
 		ofOngoing, ofAll = math.Inf(1), math.Inf(1)
 	}
-	g.judge(&verdict{cause: cause}, ofOngoing, ofAll, seconds, last)
+	g.judge(&verdict{cause: cause}, ofOngoing, ofAll, l.unasked(), seconds, last)
 }
 
 // windowOf is the time constant where so much can be served.
@@ -221,17 +221,29 @@ func (g *Gate) targets(l Limit, total float64) (ofOngoing, ofAll float64) {
 	return max(least, l.CeilingRps-cut/drain), max(least, l.CeilingRps-excess/drain)
 }
 
+// unasked is the part of who has asked for nothing yet that may enter: all, until it is
+// known what they ask for, where anything can be served.
+func (l *Limit) unasked() float64 {
+	switch {
+	case l.CeilingRps < 0:
+		return l.Planned
+	case l.CeilingRps == 0:
+		return 0
+	}
+	return 1
+}
+
 // judge settles which part of each bucket may enter from here on.
-func (g *Gate) judge(v *verdict, ofOngoing, ofAll, seconds float64, last *verdict) {
+func (g *Gate) judge(v *verdict, ofOngoing, ofAll, unasked, seconds float64, last *verdict) {
 	none := [Buckets]float64{}
 	first := fill(&g.rates[Ongoing], &none, ofOngoing)
 	second := fill(&g.rates[Fresh], &first, ofAll)
 	third := fill(&g.rates[Back], &second, ofAll)
 	least := 1.0
 	for b := range Buckets {
-		v.part[Ongoing][b] = part(first[b], g.rates[Ongoing][b], ofOngoing)
-		v.part[Fresh][b] = part(second[b]-first[b], g.rates[Fresh][b], ofAll)
-		v.part[Back][b] = part(third[b]-second[b], g.rates[Back][b], ofAll)
+		v.part[Ongoing][b] = part(first[b], g.rates[Ongoing][b], unasked)
+		v.part[Fresh][b] = part(second[b]-first[b], g.rates[Fresh][b], unasked)
+		v.part[Back][b] = part(third[b]-second[b], g.rates[Back][b], unasked)
 		for kind := range kinds {
 			if last != nil {
 				v.part[kind][b] = min(v.part[kind][b], last.part[kind][b]+rise*seconds)

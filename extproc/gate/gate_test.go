@@ -267,6 +267,21 @@ func TestUnknownCeiling(t *testing.T) {
 	}
 }
 
+// Before anybody has asked the plan's fraction rules, where no ceiling is known.
+func TestTheFirstAreJudgedByThePlan(t *testing.T) {
+	g, r, entered := &Gate{}, seeded(), 0.0
+	l := Limit{0.72, Unknown, 0, false}
+	run(g, r, l, 10*time.Second)
+	for range 1000 {
+		if ok, _ := g.Admit(0, Fresh, r.Float64(), l.Planned); ok {
+			entered++
+		}
+	}
+	if z := (entered - 720) / math.Sqrt(720*0.28); math.Abs(z) > 4 {
+		t.Errorf("%v of the first 1000 entered, want 720: z = %.1f", entered, z)
+	}
+}
+
 func TestCauses(t *testing.T) {
 	var g Gate
 	if ok, cause := g.Admit(0, Fresh, 0.6, 0.5); ok || cause != Plan {
