@@ -20,7 +20,7 @@ const (
 	canRps        = nearRps / overstatement // what near does when its engines are slower by that
 	overstatedRps = 33                      // what clients ask for: between the two
 	rise          = 0.01                    // of a factor in a round of two seconds, with nothing against it
-	few           = 2                       // requests that wait at both engines, passing through
+	few           = 7                       // requests that wait at both engines: what the profile itself tells of, 2.5 at each, and one that passes through
 )
 
 // overstated is a fleet whose engines have queues as real ones have: each does so

@@ -22,7 +22,7 @@ const (
 	deathSigmas, deathSpare = 4, 4
 	// burstSeconds is how much of the room may be taken at once, as time: a burst finds
 	// engines that have it to spare.
-	burstSeconds = 1
+	burstSeconds = 3
 )
 
 // RetryBudget bounds the retries of a class at one Envoy.
@@ -71,7 +71,7 @@ type Retries struct {
 //
 // The floor is for the death of an engine, which loses in a moment all that it has in
 // flight: that, at the busiest Envoy, and what chance adds. Requests may come in a burst,
-// of which the mean tells nothing: where there is room, a second of it may be taken at
+// of which the mean tells nothing: where there is room, some seconds of it may be taken at
 // once. The rest stands when the fleet is full too. But as a rate it is far more than there is room for; so where more
 // fails, and for longer, than the death of one engine explains, the floor is what
 // retries of one engine's requests hold: rate × hold.

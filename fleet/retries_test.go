@@ -63,21 +63,21 @@ func TestRetryBudgets(t *testing.T) {
 	}{
 		"nothing measured": {retryCase{demand: 40, capacity: 80}, 50, 256, false, "fleet file"},
 		// 2×(80−20) rps × 12.5 ms = 1.5 at once of 400; a quarter of 400 at an engine.
-		"half full":      {retryCase{demand: 40, capacity: 80, attempts: streams(40, 0)}, 0.37, 144, false, "room for 120.0"},
+		"half full":      {retryCase{demand: 40, capacity: 80, attempts: streams(40, 0)}, 0.37, 256, false, "room for 120.0"},
 		"shared by two":  {retryCase{demand: 40, capacity: 80, more: 40, attempts: streams(40, 0)}, 0.12, 144, false, "room for 40.0"},
 		"full":           {retryCase{demand: 160, capacity: 80, attempts: streams(160, 0)}, 0, 256, false, "no pool has room"},
 		"full and small": {retryCase{demand: 8, capacity: 4, attempts: streams(8, 0)}, 0, 42, false, "no pool has room"},
 		"overfull":       {retryCase{demand: 20, shed: 12, capacity: 4, attempts: streams(8, 0)}, 0, 42, false, "sheds"},
 		// A stream whose requests end at once: all of its time is waiting.
-		"short requests": {retryCase{demand: 1, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 1, InFlight: 0.02, Busiest: 1}}, 50, 159, false, "room"},
+		"short requests": {retryCase{demand: 1, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 1, InFlight: 0.02, Busiest: 1}}, 50, 256, false, "room"},
 		"answers in one piece": {
 			retryCase{demand: 40, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 40, InFlight: 400, Busiest: 1, Whole: 1}},
-			50, 144, false, "room for 120.0", // at once: 120 rps × 10 s
+			50, 256, false, "room for 120.0", // at once: 120 rps × 10 s
 		},
 		"nobody asks": {retryCase{capacity: 80, attempts: streams(0, 0)}, 50, 256, false, "idle"},
 		// A quarter fails, in full pools, for the moment until the plan knows.
 		"one engine dead, full": {retryCase{demand: 8, capacity: 4, attempts: streams(8, 0.24), failed: 0.24}, 0, 42, false, "no pool"},
-		"half fails, with room": {retryCase{demand: 20, capacity: 80, attempts: streams(30, 0.5), failed: 0.5}, 0.29, 114, false, "room for 70.0"},
+		"half fails, with room": {retryCase{demand: 20, capacity: 80, attempts: streams(30, 0.5), failed: 0.5}, 0.29, 210, false, "room for 70.0"},
 		"half fails, without":   {retryCase{demand: 90, capacity: 72, attempts: streams(140, 0.4), failed: 0.4}, 0.028, 1, true, "56.0 rps fail"},
 		"half fails and it sheds": {
 			retryCase{demand: 200, shed: 60, capacity: 70, attempts: streams(140, 0.5), failed: 0.5},
@@ -89,7 +89,7 @@ func TestRetryBudgets(t *testing.T) {
 		},
 		"many Envoys": {
 			retryCase{demand: 40, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 40, InFlight: 400, Busiest: 0.1}},
-			0.37, 27, false, "room", // 10 at an engine from the busiest
+			0.37, 36, false, "room", // a tenth of three seconds of the room, at the busiest
 		},
 		"huge in flight": {
 			retryCase{demand: 40, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 40, InFlight: 1e9, Busiest: 1}},
@@ -110,11 +110,11 @@ func TestRetryBudgets(t *testing.T) {
 		},
 		"noise": {
 			retryCase{demand: 40, capacity: 80, attempts: streams(40, 0), before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 0.35, Floor: 130}, Why: "x"}},
-			0.35, 130, false, "room",
+			0.35, 256, false, "room",
 		},
 		"the file allows a little less": {
 			retryCase{demand: 1, capacity: 80, attempts: fleet.Attempts{At: known, Rps: 1, InFlight: 0.02, Busiest: 1}, before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 52, Floor: 170}, Why: "x"}},
-			50, 170, false, "room",
+			50, 256, false, "room",
 		},
 		"and of the floor": {
 			retryCase{demand: 160, capacity: 80, attempts: streams(160, 0), before: fleet.Retries{RetryBudget: fleet.RetryBudget{Floor: 270}, Why: "x"}},
@@ -122,7 +122,7 @@ func TestRetryBudgets(t *testing.T) {
 		},
 		"no noise": {
 			retryCase{demand: 40, capacity: 80, attempts: streams(40, 0), before: fleet.Retries{RetryBudget: fleet.RetryBudget{Percent: 0.42, Floor: 100}, Why: "x"}},
-			0.37, 144, false, "room",
+			0.37, 256, false, "room",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
