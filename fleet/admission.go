@@ -66,6 +66,7 @@ func (a *Admission) Class(id ClassID) *ClassAdmission {
 // NewAdmissions says what each front-end of a state's fleet may let in by a plan.
 func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 	spare := newSpare(s, plan)
+	anywhere := spare.anywhere(s.Fleet)
 	out := make(map[FrontEndID]*Admission, len(s.Fleet.FrontEnds))
 	for i := range s.Fleet.FrontEnds {
 		id := s.Fleet.FrontEnds[i].ID
@@ -79,7 +80,7 @@ func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 		}
 		admission := ClassAdmission{Class: r.Class, RetryAfterSeconds: r.retryAfter()}
 		if !s.Fleet.Options.DeclaredOnly { // else the file's demand rules, and is not what comes
-			admission.CeilingRps, admission.Limited = withinLimit(s, plan, r, spare.ceiling(r, c.Priority))
+			admission.CeilingRps, admission.Limited = withinLimit(s, plan, r, spare.ceiling(r, c.Priority, anywhere[c.ID]))
 			admission.Short = short(s, plan, r)
 		}
 		a.Classes = append(a.Classes, admission)
@@ -176,32 +177,61 @@ func left(s *State, q *PoolPlan) float64 {
 	return max(leastLeft*q.CapacityRps, q.CapacityRps-excess/drainSeconds)
 }
 
+// room is what a pool can do beside what higher priorities have, and what is planned of
+// it for one priority: what lower ones were to have counts as spare.
+func (p *poolSpare) room(priority int) (rest, same float64) {
+	rest = p.capacityRps
+	for other, rps := range p.planned {
+		if other > priority {
+			rest -= rps
+		}
+	}
+	return max(0, rest), p.planned[priority]
+}
+
+// atOnce is the part of a pool's spare capacity that any class of a priority may take.
+func (p *poolSpare) atOnce(priority int) float64 {
+	rest, same := p.room(priority)
+	return freeStep * max(0, rest-same)
+}
+
+// anywhere is that of all pools that may serve each class: where those that a class has
+// are full, the next plan gives it others, and nothing need be refused meanwhile.
+func (s spare) anywhere(f *Fleet) map[ClassID]float64 {
+	out := make(map[ClassID]float64, len(f.Classes))
+	for i := range f.Classes {
+		c := &f.Classes[i]
+		for j := range f.Pools {
+			if p := s[f.Pools[j].ID]; p != nil && c.Eligible(&f.Pools[j]) {
+				out[c.ID] += p.atOnce(c.Priority)
+			}
+		}
+	}
+	return out
+}
+
 // ceiling is what can be served of a route. Where the plan refuses a part of it, that is
 // what the plan admits. Else there come to it, in each of its pools, its part of what is
-// spare, and all that lower priorities were to have.
-func (s spare) ceiling(r *Route, priority int) Amount {
+// spare, and of all others that may serve it what any class may take.
+func (s spare) ceiling(r *Route, priority int, anywhere float64) Amount {
 	sum := 0.0
+	if r.ShedRps <= 0 {
+		sum = anywhere
+	}
 	for _, share := range r.Shares {
 		p := s[share.Pool]
 		if p == nil {
 			return Amount{}
 		}
-		higher, same := 0.0, p.planned[priority]
-		for other, rps := range p.planned {
-			if other > priority {
-				higher += rps
-			}
-		}
-		rest := max(0, p.capacityRps-higher)
+		rest, same := p.room(priority)
 		if same <= 0 {
-			sum += freeStep * rest
 			continue
 		}
-		own := share.Rps * min(1, rest/same)
+		part := share.Rps / same
+		sum += part * min(same, rest)
 		if r.ShedRps <= 0 {
-			own += max(0, rest-same) * max(freeStep, share.Rps/same)
+			sum += max(0, rest-same) * max(0, part-freeStep)
 		}
-		sum += own
 	}
 	return Known(stepped(sum))
 }

@@ -9,7 +9,7 @@ import (
 // admissionOf makes a plan of one front-end and one pool of 100 RPS for classes of
 // some priority and RPS, of which it sheds some, and returns the ceilings.
 func admissionOf(queued float64, classes ...Class) func(rps, shed map[ClassID]float64) map[ClassID]float64 {
-	s := &State{Fleet: &Fleet{FrontEnds: []FrontEnd{{ID: "east"}}, Classes: classes}, Pools: map[PoolID]PoolState{"p": {
+	s := &State{Fleet: &Fleet{FrontEnds: []FrontEnd{{ID: "east"}}, Pools: []Pool{{ID: "p"}}, Classes: classes}, Pools: map[PoolID]PoolState{"p": {
 		Signals: PoolSignals{Engines: map[EngineID]EngineSignals{"e": {Queued: Reading{Value: queued, At: time.Unix(1, 0)}}}},
 	}}}
 	return func(rps, shed map[ClassID]float64) map[ClassID]float64 {
@@ -92,6 +92,25 @@ func TestShort(t *testing.T) {
 				t.Errorf("%s: short %v at %s", c.name, got, id)
 			}
 		}
+	}
+}
+
+// Where the pools that a class has are full, others that may serve it count: the next
+// plan gives it these.
+func TestCeilingsCountPoolsWithoutAShare(t *testing.T) {
+	near, far, shut := Pool{ID: "near"}, Pool{ID: "far"}, Pool{ID: "shut", Region: "elsewhere"}
+	c := Class{ID: "chat", Requires: Requirements{Regions: []string{""}}}
+	s := &State{Fleet: &Fleet{FrontEnds: []FrontEnd{{ID: "east"}}, Pools: []Pool{near, far, shut}, Classes: []Class{c}}}
+	plan := &Plan{
+		Routes: []Route{{FrontEnd: "east", Class: "chat", DemandRps: 40, Shares: []Share{{Pool: "near", Share: 1, Rps: 40}}}},
+		Pools:  []PoolPlan{{Pool: "far", CapacityRps: 40}, {Pool: "near", CapacityRps: 40}, {Pool: "shut", CapacityRps: 400}},
+	}
+	if got := NewAdmissions(s, plan)["east"].Class("chat").CeilingRps; math.Abs(got.Value-50) > 0.8 {
+		t.Errorf("ceiling %v, want near's 40 and a quarter of far's 40", got)
+	}
+	plan.Routes[0].ShedRps = 1
+	if got := NewAdmissions(s, plan)["east"].Class("chat").CeilingRps; math.Abs(got.Value-40) > 0.7 {
+		t.Errorf("ceiling %v of what the plan sheds, want what it admits", got)
 	}
 }
 

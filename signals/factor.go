@@ -37,8 +37,8 @@ const (
 	tellingLoad = 0.4
 	// Below that load a request that waits is an oddity, not a shortage.
 	queueLoad = 0.1
-	// queuedPerEngine is a standing queue, beside the one that the profile itself tells of:
-	// more than a request passing through.
+	// queuedPerEngine is a standing queue, more than a request passing through, unless the
+	// profile itself tells of a longer one.
 	queuedPerEngine = 1
 	minTTFTSamples  = 20 // in the evidence of a round
 	// A queue that has lost so much of itself since the last round drains.
@@ -97,7 +97,7 @@ func (e *evidence) implied(p *fleet.Profile, now float64) (float64, string) {
 	case telling && e.ttftSeconds > expected*(1+ttftTolerance) && !e.passes():
 		return min(now, e.load/utilisationAt(p.TTFT, e.ttftSeconds)),
 			fmt.Sprintf("TTFT is %.0f ms where the profile says %.0f ms at a load of %.0f %%", 1000*e.ttftSeconds, 1000*expected, 100*e.load)
-	case e.queue.seen && e.queue.standing >= queuedPerEngine+expectedQueue(p, e.load, now) && e.load >= queueLoad:
+	case e.queue.seen && e.queue.standing >= max(queuedPerEngine, expectedQueue(p, e.load, now)) && e.load >= queueLoad:
 		return min(now, e.load) * (1 - stepDown), // less than what makes a queue; how much less shows when it settles
 			fmt.Sprintf("%.1f requests wait at most engines at a load of %.0f %%", e.queue.standing, 100*e.load)
 	case now < 1 && (e.queue.seen || telling):
@@ -114,11 +114,10 @@ func (e *evidence) passes() bool { return e.queue.seen && e.queue.standing < que
 
 // expectedQueue is how many requests wait at each engine where the profile holds: what a
 // first token takes longer than on an idle engine is spent waiting, at most (Little, "A
-// proof for the queuing formula L = λW", Operations Research 9, 1961), and a little more by
-// chance.
+// proof for the queuing formula L = λW", Operations Research 9, 1961).
 func expectedQueue(p *fleet.Profile, load, now float64) float64 {
 	wait := p.TTFT.At(min(1, load/now)) - p.TTFT.At(0)
-	return max(0, p.CapacityRps*load*wait) * (1 + ttftTolerance)
+	return max(0, p.CapacityRps*load*wait)
 }
 
 // utilisationAt inverts a curve beyond the point where it was measured, too; on a

@@ -187,7 +187,7 @@ func TestThePoolsQueueIsThatOfMost(t *testing.T) {
 		waiting []float64
 		want    float64
 	}{
-		{[]float64{0, 0, 0, 40}, 0}, {[]float64{0, 40}, 0}, {[]float64{40}, 40}, {[]float64{3, 4, 5, 40}, 4}, {[]float64{3, 5, 40}, 5},
+		{[]float64{0, 0, 0, 40}, 0}, {[]float64{0, 40}, 0}, {[]float64{40}, 40}, {[]float64{3, 4, 5, 40}, 13}, {[]float64{0, 0, 4, 40}, 0}, {[]float64{3, 5, 40}, 16}, {[]float64{2, 12}, 7},
 	} {
 		p := &pool{engines: map[fleet.EngineID]*engine{}}
 		for i, n := range c.waiting {

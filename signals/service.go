@@ -130,13 +130,17 @@ func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.P
 	return st
 }
 
-// queue is what waits at the engines that tell and are not unready: the median, of two the
-// shorter. One engine that hangs has a queue, and the pool is not short of others for it.
+// queue is the mean queue of the engines that tell and are not unready, if requests wait at
+// most of them, else the median, of two the shorter. One engine that hangs has a queue, and
+// the pool is not short of others for it.
 func (p *pool) queue(now time.Time) queue {
 	var standing, newest []float64
+	sum := queue{seen: true}
 	for _, e := range p.engines {
 		if q := e.told.queue(now); q.seen && e.verdict != fleet.Unready {
 			standing, newest = append(standing, q.standing), append(newest, q.newest)
+			sum.standing += q.standing
+			sum.newest += q.newest
 		}
 	}
 	n := len(standing)
@@ -145,5 +149,9 @@ func (p *pool) queue(now time.Time) queue {
 	}
 	slices.Sort(standing)
 	slices.Sort(newest)
-	return queue{standing[(n-1)/2], newest[(n-1)/2], true}
+	median := queue{standing[(n-1)/2], newest[(n-1)/2], true}
+	if median.standing < queuedPerEngine {
+		return median
+	}
+	return queue{sum.standing / float64(n), sum.newest / float64(n), true}
 }
