@@ -20,8 +20,10 @@ const (
 	// deathSigmas and deathSpare are what chance may add to the requests that are in
 	// flight at an engine when it dies.
 	deathSigmas, deathSpare = 4, 4
-	// burstSeconds is how much of the room may be taken at once, as time: a burst finds
+	// burstSeconds is how much of the room may be taken at once, as time, and burstPart the
+	// part of what pools have left that even the smallest stream may take so: a burst finds
 	// engines that have it to spare.
+	burstPart    = 0.5
 	burstSeconds = 3
 )
 
@@ -175,6 +177,18 @@ func (b *budgeting) roomRps(r *Route, to []landing) float64 {
 	return room
 }
 
+// burstRps is what a burst of a route's retries may have for a moment.
+func (b *budgeting) burstRps(r *Route, to []landing, room float64) float64 {
+	if r.ShedRps > 0 {
+		return 0
+	}
+	most := 0.0
+	for _, l := range to {
+		most += l.part * b.spareRps(l.pool)
+	}
+	return max(room, burstPart*most)
+}
+
 // decide makes one stream's budget.
 func (b *budgeting) decide(r *Route, to []landing, before Retries) Retries {
 	most := RetryBudget{b.state.Fleet.Options.RetryPercent, uint32(b.state.Fleet.Options.RetryFloor)}
@@ -191,7 +205,7 @@ func (b *budgeting) decide(r *Route, to []landing, before Retries) Retries {
 	d.Short = failing > limit
 	hold := holdSeconds(r, &a)
 	d.Percent = percent(r, d.RoomRps*hold, a.InFlight, most.Percent)
-	floor := max(dies(a.InFlight*a.Busiest*engine), math.Round(burstSeconds*d.RoomRps*a.Busiest))
+	floor := max(dies(a.InFlight*a.Busiest*engine), math.Round(burstSeconds*b.burstRps(r, to, d.RoomRps)*a.Busiest))
 	switch {
 	case d.Short:
 		floor = max(1, math.Round(a.Rps*engine*hold*a.Busiest))

@@ -63,8 +63,12 @@ func TestRetryBudgets(t *testing.T) {
 	}{
 		"nothing measured": {retryCase{demand: 40, capacity: 80}, 50, 256, false, "fleet file"},
 		// 2×(80−20) rps × 12.5 ms = 1.5 at once of 400; a quarter of 400 at an engine.
-		"half full":      {retryCase{demand: 40, capacity: 80, attempts: streams(40, 0)}, 0.37, 256, false, "room for 120.0"},
-		"shared by two":  {retryCase{demand: 40, capacity: 80, more: 40, attempts: streams(40, 0)}, 0.12, 144, false, "room for 40.0"},
+		"half full":     {retryCase{demand: 40, capacity: 80, attempts: streams(40, 0)}, 0.37, 256, false, "room for 120.0"},
+		"shared by two": {retryCase{demand: 40, capacity: 80, more: 40, attempts: streams(40, 0)}, 0.12, 144, false, "room for 40.0"},
+		// Of 2×(80−40) rps its part is one, and what a burst may have is half.
+		"small beside a large one": {
+			retryCase{demand: 1, capacity: 80, more: 79, attempts: fleet.Attempts{At: known, Rps: 1, InFlight: 1, Busiest: 1}}, 1.2, 60, false, "room for 1.0",
+		},
 		"full":           {retryCase{demand: 160, capacity: 80, attempts: streams(160, 0)}, 0, 256, false, "no pool has room"},
 		"full and small": {retryCase{demand: 8, capacity: 4, attempts: streams(8, 0)}, 0, 42, false, "no pool has room"},
 		"overfull":       {retryCase{demand: 20, shed: 12, capacity: 4, attempts: streams(8, 0)}, 0, 42, false, "sheds"},
