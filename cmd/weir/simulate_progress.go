@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
+
+	"weir/deploy/demo"
 )
 
 // toldEvery is the time between two words on how far a simulation is.
@@ -25,20 +26,11 @@ type progress struct {
 }
 
 func newProgress(out io.Writer, always bool) *progress {
-	p := &progress{terminal: isTerminal(out)}
+	p := &progress{terminal: demo.IsTerminal(out)}
 	if p.terminal || always {
 		p.out = out
 	}
 	return p
-}
-
-func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func (p *progress) begin(total float64) {

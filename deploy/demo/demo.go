@@ -137,7 +137,8 @@ func scaleRates(text string, by float64) string {
 	})
 }
 
-func isTerminal(out io.Writer) bool {
+// IsTerminal says whether people look at what is written.
+func IsTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	if !ok {
 		return false

@@ -103,7 +103,7 @@ func (d *director) add(t turn) {
 // show draws each second until the act's time is over: in place on a terminal, else
 // once, at its end.
 func (d *director) show(ctx context.Context, out io.Writer, a *act) error {
-	terminal := isTerminal(out)
+	terminal := IsTerminal(out)
 	over := time.After(time.Duration(a.share * float64(d.length)))
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
