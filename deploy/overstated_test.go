@@ -155,7 +155,7 @@ func TestAProfileIsNotBelievedAgainstTheEvidence(t *testing.T) {
 	eventually(t, "a queue at near", 30*time.Second, func() bool { return o.now().waiting >= 10 })
 	low := o.settled(40 * time.Second)
 	t.Logf("settled: %v", low)
-	if low.planned > canRps || low.share > 0.95 || low.factor > 0.9 {
+	if low.planned > canRps || low.factor > 0.9 {
 		t.Errorf("%v: want no more than the %.1f RPS that near can do", low, canRps)
 	}
 	if !strings.Contains(low.reason, "TTFT") && !strings.Contains(low.reason, "wait") {
