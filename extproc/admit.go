@@ -29,8 +29,7 @@ const (
 // the same.
 func (t *Table) enters(h *head, d *decision) bool {
 	c := d.class
-	name := c.nameOf(d)
-	ok, cause := c.tally.gate.Admit(t.tenantOf(h), t.kindOf(name, h), c.draw(d.key.hash), c.admitted)
+	ok, cause := c.tally.gate.Admit(t.tenantOf(h), t.kindOf(d, h), c.draw(d.key.hash), c.admitted)
 	if ok {
 		return true
 	}
@@ -45,12 +44,20 @@ func (t *Table) enters(h *head, d *decision) bool {
 	return false
 }
 
-// kindOf says how far a request comes before others; name is its conversation's.
-func (t *Table) kindOf(name uint64, h *head) gate.Kind {
-	switch now := t.clock.Load(); {
-	case name != 0 && t.talks.has(name, now):
+// recall looks up what is remembered of the request's conversation.
+func (t *Table) recall(d *decision) {
+	if d.key.source != 0 {
+		d.name = d.key.hash ^ d.class.salt // classes have conversations of their own
+		d.due = t.refused.left(d.name, t.clock.Load())
+	}
+}
+
+// kindOf says how far a request comes before others.
+func (t *Table) kindOf(d *decision, h *head) gate.Kind {
+	switch {
+	case d.name != 0 && t.talks.has(d.name, t.clock.Load()):
 		return gate.Ongoing
-	case h.clientRetry(), name != 0 && t.refused.has(name, now):
+	case d.due > 0 || h.clientRetry():
 		return gate.Back
 	default:
 		return gate.Fresh
@@ -59,14 +66,6 @@ func (t *Table) kindOf(name uint64, h *head) gate.Kind {
 
 // draw is a conversation's own number of 0–1, independent of the choice of an engine.
 func (c *class) draw(key uint64) float64 { return unit(mix(key ^ c.salt)) }
-
-// nameOf tells conversations of all classes apart; 0: the request names none.
-func (c *class) nameOf(d *decision) uint64 {
-	if d.key.source == 0 {
-		return 0
-	}
-	return d.key.hash ^ c.salt
-}
 
 // tenantOf is a hash of who asks.
 func (t *Table) tenantOf(h *head) uint64 {
@@ -87,25 +86,20 @@ func (t *tally) retryAfterSeconds() int {
 // cameBack says whether the conversation was refused and comes again when it was told to:
 // that is no new demand. Sooner it may be another request of the same name, as some name
 // their user.
-func (t *Table) cameBack(d *decision) bool {
-	name := d.class.nameOf(d)
-	if name == 0 {
-		return false
-	}
-	left := t.refused.left(name, t.clock.Load())
-	return left > 0 && left <= late+early
-}
+func (d *decision) cameBack() bool { return d.due > 0 && d.due <= late+early }
 
 // remember notes which conversations are under way, and which were asked to come again.
 func (t *Table) remember(d *decision) {
-	name, now := d.class.nameOf(d), t.clock.Load()
+	now := t.clock.Load()
 	switch {
-	case name == 0:
+	case d.name == 0:
 	case d.refusal == nil:
-		t.talks.keep(name, now+talkIdle, now)
-		t.refused.drop(name)
+		t.talks.keep(d.name, now+talkIdle, now)
+		if d.due > 0 {
+			t.refused.drop(d.name)
+		}
 	case d.refusal.reason == reasonShed:
-		t.refused.keep(name, now+int64(d.refusal.retryAfterSeconds)+late, now)
+		t.refused.keep(d.name, now+int64(d.refusal.retryAfterSeconds)+late, now)
 	}
 }
 

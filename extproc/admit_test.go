@@ -43,7 +43,7 @@ func (g *gated) ask(lines ...string) *refusal {
 	x := exchange{table: g.table.Load()}
 	x.head = newHead(headersOf(post("/", lines...)))
 	d := x.table.decide(&x.head, facts{model: "small"}, nil, 1)
-	if back := x.table.cameBack(&d); !back {
+	if back := d.cameBack(); !back {
 		d.class.tally.arrive(&d, x.head.clientRetry())
 	}
 	x.table.remember(&d)

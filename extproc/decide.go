@@ -13,6 +13,8 @@ type decision struct {
 	model   string // empty: not read
 	as      string // what engines call the model; empty: the same
 	key     affinity
+	name    uint64 // of the conversation in what is remembered; 0: the request names none
+	due     int64  // seconds for which it counts as refused a moment ago; 0: it was not
 	choice  choice
 	detour  detour
 	hold    hold
@@ -41,6 +43,7 @@ func (t *Table) judge(h *head, f facts, unread error, random uint64) decision {
 		return d
 	}
 	d.key, d.keyed = d.class.keyOf(h, &f, random), true
+	t.recall(&d)
 	s := d.class.rank(d.key.hash)
 	switch {
 	case s.home == nil:

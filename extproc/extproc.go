@@ -354,7 +354,7 @@ func (s *Server) settle(x *exchange, f facts, err error) reply {
 	s.counters.count(&d, err)
 	if d.class != nil {
 		x.table.keys[d.key.source].Inc()
-		back := x.table.cameBack(&d)
+		back := d.cameBack()
 		if back {
 			s.counters.CameBack.Add(1)
 		}
