@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -72,21 +71,12 @@ func (l *chaosLoad) offer(ctx context.Context, rps float64, lasts time.Duration,
 
 // arrive begins conversations until the context ends; those that have begun go on.
 func (l *chaosLoad) arrive(ctx context.Context, client *http.Client, id fleet.FrontEndID, turns int, rps float64, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, 7))
-	next := time.Now()
-	for i := 0; ; i++ {
-		next = next.Add(time.Duration(rng.ExpFloat64() / rps * float64(time.Second)))
-		gold, think := rng.Float64() < goldPart, rng.ExpFloat64()
-		timer := time.NewTimer(time.Until(next))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
+	stage.Arrive(ctx, rps, seed, func(i int) {
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		name := fmt.Sprintf("%s-%d-%s-%d-%d", l.prefix, seed, id, turns, i)
-		l.under.Go(func() { l.converse(client, asked{frontEnd: id, gold: gold, name: name}, turns, think) })
-	}
+		a := asked{frontEnd: id, gold: rng.Float64() < goldPart, name: name}
+		l.under.Go(func() { l.converse(client, a, turns, rng.ExpFloat64()) })
+	})
 }
 
 // converse holds one conversation, until a turn fails.
@@ -141,28 +131,13 @@ func (a *asked) comesBack() (wait time.Duration, again bool) {
 }
 
 func (l *chaosLoad) call(a asked) stage.Call {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	messages := []message{{"system", "You are terse."}, {"user", "conversation " + a.name}}
-	for i := range a.turn {
-		messages = append(messages, message{"assistant", fmt.Sprint("answer ", i)}, message{"user", fmt.Sprint("and then ", i)})
-	}
-	body, err := json.Marshal(map[string]any{
-		"messages": messages, "stream": true, "max_tokens": chaosTokens, "model": chaosModel,
-		"stream_options": map[string]bool{"include_usage": true},
-	})
-	if err != nil {
-		panic(err) // strings always marshal
-	}
 	headers := map[string]string{
 		"x-test-id": fmt.Sprintf("%s/%d", a.name, a.turn), "x-session-id": a.name, "x-stainless-retry-count": strconv.Itoa(a.attempt),
 	}
 	if a.gold {
 		headers["x-tier"] = "gold"
 	}
-	return stage.Call{URL: l.stage.URL(a.frontEnd), Body: body, Headers: headers, Timeout: chaosPatience}
+	return stage.Call{URL: l.stage.URL(a.frontEnd), Body: stage.LongTurn(chaosModel, a.name, a.turn, chaosTokens), Headers: headers, Timeout: chaosPatience}
 }
 
 // await waits for the conversations under way, and returns all that was asked.

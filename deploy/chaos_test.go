@@ -44,7 +44,7 @@ func withoutLimits(text string) string {
 	return strings.NewReplacer("capacity: 10 rps", "capacity: 1000 rps", "\nclasses:", "\noptions: {retryPercent: 100%, retryFloor: 100000}\n\nclasses:").Replace(text)
 }
 
-func unprotected(sc scenario) scenario {
+func unprotected(sc scenario, usual *calm) scenario {
 	begin := sc.begin
 	sc.name += ", protection off"
 	sc.edit = withoutLimits
@@ -56,14 +56,14 @@ func unprotected(sc scenario) scenario {
 			begin(c)
 		}
 	}
-	sc.judge = func(c *chaos, f *figures) { c.overload(f, false) }
+	sc.judge = func(c *chaos, f *figures) { c.overload(f, usual, false) }
 	return sc
 }
 
-func overloaded(name string, times float64) scenario {
+func overloaded(name string, times float64, usual *calm) scenario {
 	return scenario{
 		name: name, load: 0.6, during: times, lasts: 40 * time.Second, after: 20 * time.Second, retry: true,
-		judge: func(c *chaos, f *figures) { c.overload(f, true) },
+		judge: func(c *chaos, f *figures) { c.overload(f, usual, true) },
 	}
 }
 
@@ -71,6 +71,7 @@ func scenarios() []scenario {
 	half := func(c *chaos) []fleet.EngineID {
 		return append(c.engines("pool-east")[:2:2], c.engines("pool-west")[:2]...)
 	}
+	var usual calm
 	return []scenario{
 		sick("ten times slower, headers at once", `{"slow":10}`),
 		sick("ten times slower, headers held", `{"slow":10}`, holdHeaders),
@@ -113,9 +114,9 @@ func scenarios() []scenario {
 			end:   func(c *chaos) { c.revive(c.engines("pool-west")) },
 			judge: func(c *chaos, f *figures) { c.halved(f, c.engines("pool-west")) },
 		},
-		overloaded("demand 150 %", 1.5),
-		overloaded("demand 300 %", 3.2),
-		unprotected(overloaded("demand 300 %", 3.2)),
+		overloaded("demand 150 %", 1.5, &usual),
+		overloaded("demand 300 %", 3.2, &usual),
+		unprotected(overloaded("demand 300 %", 3.2, &usual), &usual),
 		{
 			name: "a tenfold burst of five seconds", load: 0.3, during: 3, lasts: 5 * time.Second, after: 30 * time.Second, retry: true,
 			judge: func(c *chaos, f *figures) { c.burst(f) },
@@ -135,7 +136,9 @@ func flapping() scenario {
 			tick := time.NewTicker(3 * time.Second)
 			defer tick.Stop()
 			for i := 0; ; i++ {
-				setFaults(c.T, c.engines("pool-east")[0], fmt.Sprintf(`{"slow":%d}`, []int{10, 1}[i%2]))
+				if err := putFaults(c.engines("pool-east")[0], fmt.Sprintf(`{"slow":%d}`, []int{10, 1}[i%2])); err != nil {
+					c.Error(err)
+				}
 				select {
 				case <-stop:
 					return
@@ -364,7 +367,7 @@ func (c *chaos) flapped(f *figures) {
 
 // overload holds what is let in against what can be served. Without protection it is
 // only told.
-func (c *chaos) overload(f *figures, protected bool) {
+func (c *chaos) overload(f *figures, usual *calm, protected bool) {
 	c.Helper()
 	if c.scenario.short {
 		c.overloadInShort(f)
@@ -382,7 +385,7 @@ func (c *chaos) overload(f *figures, protected bool) {
 	atLeast(c.say("goodput, of the capacity"), c.goodput(settled, c.ended)/chaosCapacityRps, "of 1", 0.95)
 	ttft := quantile(c.ttfts(settled, c.ended), 0.95)
 	f.tell(c.say("TTFT p95 of who is admitted"), ttft, "s")
-	atMost(c.say("TTFT p95 of who is admitted, of that at 90 % load"), ttft/ttftAtNinety(c), "of 1", 2)
+	atMost(c.say("TTFT p95 of who is admitted, of that at 90 % load"), ttft/usual.of(c), "of 1", 2)
 	f.tell(c.say("basic requests refused at first"), basicShed/basic, "of 1")
 	atMost(c.say("gold requests refused at first"), goldShed/gold, "of 1", 0)
 	cut, follow := c.cut()
@@ -415,18 +418,18 @@ func (c *chaos) overloadInShort(f *figures) {
 	}
 }
 
-// ninety is the TTFT's 95th percentile at 90 % load: measured once.
-var ninety float64
+// calm is what is usual at 90 % load, measured once.
+type calm struct{ ttft float64 } // 95th percentile, seconds; 0: not measured
 
-func ttftAtNinety(c *chaos) float64 {
-	if ninety == 0 {
+func (u *calm) of(c *chaos) float64 {
+	if u.ttft == 0 {
 		c.Run("at 90 % load", func(t *testing.T) {
 			calm := newChaos(t, scenario{name: "calm", load: 0.9, lasts: 20 * time.Second, after: time.Second})
 			calm.run()
-			ninety = quantile(calm.ttfts(calm.began, calm.ended), 0.95)
+			u.ttft = quantile(calm.ttfts(calm.began, calm.ended), 0.95)
 		})
 	}
-	return ninety
+	return u.ttft
 }
 
 // first counts the first attempts of a tier in a time, and those refused with a 429.

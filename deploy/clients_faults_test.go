@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -44,14 +45,23 @@ func engines(group []stage.Arrival) (all []fleet.EngineID) {
 // setFaults makes a mock engine sick, or well again.
 func setFaults(t *testing.T, e fleet.EngineID, faults string) {
 	t.Helper()
+	check(t, putFaults(e, faults))
+}
+
+func putFaults(e fleet.EngineID, faults string) error {
 	request, err := http.NewRequest(http.MethodPut, "http://"+string(e)+"/faults", strings.NewReader(faults))
-	check(t, err)
+	if err != nil {
+		return err
+	}
 	response, err := http.DefaultClient.Do(request)
-	check(t, err)
+	if err != nil {
+		return err
+	}
 	response.Body.Close()
 	if response.StatusCode != http.StatusNoContent {
-		t.Fatalf("PUT /faults: %s", response.Status)
+		return fmt.Errorf("PUT /faults: %s", response.Status)
 	}
+	return nil
 }
 
 // An engine that answers 500, which may be the request's fault, is not asked in

@@ -124,7 +124,8 @@ func readReply(response *http.Response, sent time.Time) ([]byte, time.Duration, 
 // system prompt.
 func Chat(model, user string, stream bool, padding int) []byte {
 	system := "You are terse." + strings.Repeat(" a", padding/2)
-	return chat(model, []message{{"system", system}, {"user", user}}, stream)
+	p := prompt{Messages: []message{{"system", system}, {"user", user}}, Stream: stream, MaxTokens: shortAnswer, Model: model}
+	return p.body()
 }
 
 type message struct {
@@ -132,28 +133,49 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// chat puts the model last, as openai-python does.
-func chat(model string, messages []message, stream bool) []byte {
-	body, err := json.Marshal(struct {
-		Messages  []message `json:"messages"`
-		Stream    bool      `json:"stream"`
-		MaxTokens int       `json:"max_tokens"`
-		Model     string    `json:"model"`
-	}{messages, stream, 4, model})
+type usageOption struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// prompt is the body of a request, the model last, as openai-python has it.
+type prompt struct {
+	Messages  []message    `json:"messages"`
+	Stream    bool         `json:"stream"`
+	MaxTokens int          `json:"max_tokens"`
+	Options   *usageOption `json:"stream_options,omitempty"`
+	Model     string       `json:"model"`
+}
+
+func (p *prompt) body() []byte {
+	body, err := json.Marshal(p)
 	if err != nil {
 		panic("stage: " + err.Error()) // strings always marshal
 	}
 	return body
 }
 
+// shortAnswer is how many tokens most clients ask for.
+const shortAnswer = 4
+
 // Turn is the body of one turn of a conversation, which sends all earlier ones
 // again. Only the first user message names the conversation.
 func Turn(model, name string, turn int, stream bool) []byte {
+	p := prompt{Messages: turns(name, turn), Stream: stream, MaxTokens: shortAnswer, Model: model}
+	return p.body()
+}
+
+// LongTurn asks for an answer of so many tokens, as a stream that tells their number.
+func LongTurn(model, name string, turn, tokens int) []byte {
+	p := prompt{Messages: turns(name, turn), Stream: true, MaxTokens: tokens, Options: &usageOption{IncludeUsage: true}, Model: model}
+	return p.body()
+}
+
+func turns(name string, turn int) []message {
 	messages := []message{{"system", "You are terse."}, {"user", "conversation " + name}}
 	for i := range turn {
 		messages = append(messages, message{"assistant", fmt.Sprint("answer ", i)}, message{"user", fmt.Sprint("and then ", i)})
 	}
-	return chat(model, messages, stream)
+	return messages
 }
 
 // Pick is an engine's address as stateful_session's header has it.
