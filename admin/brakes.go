@@ -29,6 +29,9 @@ const DefaultBrakeTime = 30 * time.Minute
 // Brakes are those in force. Its JSON form is a stable interface.
 type Brakes struct {
 	Brakes []Brake `json:"brakes"`
+	// Replaced stood on the target that was just ordered, and is not in force any more;
+	// left out: there was none, or nothing was ordered.
+	Replaced *Brake `json:"replaced,omitempty"`
 }
 
 // Brake is one in force, and what comes of it.
@@ -62,17 +65,17 @@ func braker(from Sources) Action {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrQuery, err)
 		}
-		var brakes []fleet.Brake
+		var done fleet.Braking
 		if o.Lift {
-			brakes, err = from.Release(o.BrakeTarget, o.Owner)
+			done, err = from.Release(o.BrakeTarget, o.Owner)
 		} else {
 			b, hold := o.brake()
-			brakes, err = from.Brake(b, hold, o.Force)
+			done, err = from.Brake(b, hold, o.Force)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return newBrakes(time.Now(), from.Latest(), brakes), nil
+		return newBraking(time.Now(), from.Latest(), done), nil
 	}
 }
 
@@ -130,14 +133,20 @@ func newBrakes(now time.Time, r fleet.Round, brakes []fleet.Brake) *Brakes {
 	return out
 }
 
+// newBraking is what came of an order.
+func newBraking(now time.Time, r fleet.Round, done fleet.Braking) *Brakes {
+	out := newBrakes(now, r, done.Brakes)
+	if done.Was != nil {
+		out.Replaced = &Brake{*done.Was, max(0, done.Was.Until.Sub(now).Seconds()), ""}
+	}
+	return out
+}
+
 // brakesInForce tells of each brake: none must be forgotten.
 func brakesInForce(brakes []Brake, a *list) {
 	for i := range brakes {
 		b := &brakes[i]
-		text := fmt.Sprintf("%s%s by %s, %s left", b.BrakeTarget, b.Amount(), b.Owner, seconds(b.SecondsLeft).Round(time.Second))
-		if b.Note != "" {
-			text += fmt.Sprintf(" (%s)", b.Note)
-		}
+		text := b.Text()
 		if b.Effect != "" {
 			text += ": " + b.Effect
 		}
@@ -154,6 +163,15 @@ func (b *Brake) Amount() string {
 		return fmt.Sprintf(", %.4g RPS", b.Rps)
 	}
 	return ""
+}
+
+// Text says on one line what it is, whose, for how long, and why.
+func (b *Brake) Text() string {
+	text := fmt.Sprintf("%s%s by %s, %s left", b.BrakeTarget, b.Amount(), b.Owner, seconds(b.SecondsLeft).Round(time.Second))
+	if b.Note != "" {
+		text += fmt.Sprintf(" (%s)", b.Note)
+	}
+	return text
 }
 
 // undo is the command that takes a brake off.

@@ -19,19 +19,27 @@ func braking(t *testing.T, fails error) (address string, orders *[]string) {
 	t.Helper()
 	orders = &[]string{}
 	from := testSources()
-	from.Brake = func(b fleet.Brake, hold time.Duration, force bool) ([]fleet.Brake, error) {
+	from.Brake = func(b fleet.Brake, hold time.Duration, force bool) (fleet.Braking, error) {
 		*orders = append(*orders, fmt.Sprintf("%v %v %v by %s %q for %v, force %v", b.BrakeTarget, b.Share, b.Rps, b.Owner, b.Note, hold, force))
 		b.Since = time.Now()
 		b.Until = b.Since.Add(hold)
-		return []fleet.Brake{b}, fails
+		was := b
+		was.Owner, was.Note = "ann@ops", "the final"
+		return fleet.Braking{Was: &was, Brakes: []fleet.Brake{b}}, fails
 	}
-	from.Release = func(t fleet.BrakeTarget, owner string) ([]fleet.Brake, error) {
+	from.Release = func(t fleet.BrakeTarget, owner string) (fleet.Braking, error) {
 		*orders = append(*orders, fmt.Sprintf("release %v by %s", t, owner))
-		return nil, fails
+		return fleet.Braking{}, fails
 	}
 	server := httptest.NewServer(Handler(ControlPlane(from)))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://"), orders
+}
+
+// putOn has a round made under brakes.
+func putOn(r *fleet.Round, brakes ...fleet.Brake) {
+	r.State.Brake(brakes)
+	r.Brakes = brakes
 }
 
 func posted(t *testing.T, url, body string) (int, string) {
@@ -69,7 +77,7 @@ func TestBrakeOrders(t *testing.T) {
 		if status != 200 || len(*orders) != 1 || (*orders)[0] != want {
 			t.Errorf("%s: %d, %q, want %s", body, status, *orders, want)
 		}
-		if !strings.Contains(body, "lift") && !strings.Contains(got, "from the next round on") {
+		if !strings.Contains(body, "lift") && (!strings.Contains(got, "given, in force from the next round on") || !strings.Contains(got, `"replaced"`) || !strings.Contains(got, `"the final"`)) {
 			t.Errorf("%s: answered %s", body, got)
 		}
 	}
@@ -133,7 +141,7 @@ func TestFetchBrakes(t *testing.T) {
 	from := testSources()
 	from.Latest = func() fleet.Round {
 		r := testRound()
-		r.State.Brake([]fleet.Brake{{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakeFreeze}, Owner: "a", Since: noon, Until: time.Now().Add(time.Hour)}})
+		putOn(&r, fleet.Brake{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakeFreeze}, Owner: "a", Since: noon, Until: time.Now().Add(time.Hour)})
 		return r
 	}
 	server := httptest.NewServer(Handler(ControlPlane(from)))
@@ -185,12 +193,17 @@ func TestStatusOfBrakes(t *testing.T) {
 			r.State.Brakes = fleet.WithBrake(r.State.Brakes, frozen)
 			r.Planned = noon.Add(-2 * time.Hour)
 		}, "it waits for a new plan, the last one being held"},
-		"a new one": {fleet.Brake{BrakeTarget: target(fleet.BrakeLimit, "", "chat", "", "")}, func(r *fleet.Round) { r.At = noon.Add(-time.Hour) }, "from the next round on"},
+		"a new one": {fleet.Brake{BrakeTarget: target(fleet.BrakeLimit, "", "chat", "", "")}, func(r *fleet.Round) {
+			r.At, r.State.Brakes = noon.Add(-time.Hour), nil
+		}, "given, in force from the next round on"},
+		"one that is renewed": {fleet.Brake{BrakeTarget: target(fleet.BrakeLimit, "", "chat", "", ""), Rps: 50}, func(r *fleet.Round) {
+			r.At = noon.Add(-time.Hour)
+		}, "refuses nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := testRound()
 			c.brake.Owner, c.brake.Since, c.brake.Until = "ann@ops", noon.Add(-time.Minute), noon.Add(30*time.Minute)
-			r.State.Brake([]fleet.Brake{c.brake})
+			putOn(&r, c.brake)
 			if c.change != nil {
 				c.change(&r)
 			}
@@ -201,7 +214,7 @@ func TestStatusOfBrakes(t *testing.T) {
 		})
 	}
 	r := testRound()
-	r.State.Brake([]fleet.Brake{{BrakeTarget: target(fleet.BrakeDrain, "", "", "", "p1"), Owner: "a", Since: noon, Until: noon.Add(time.Hour)}})
+	putOn(&r, fleet.Brake{BrakeTarget: target(fleet.BrakeDrain, "", "", "", "p1"), Owner: "a", Since: noon, Until: noon.Add(time.Hour)})
 	if diff := cmp.Diff(Pool{Pool: "p", Engines: 2, Ready: 1, Draining: 1, Plan: &r.Plan.Pools[0]}, newStatus(noon, r, testClients(), "", "").Pools[0]); diff != "" {
 		t.Errorf("pool (-want +got):\n%s", diff)
 	}

@@ -20,10 +20,9 @@ type Sources struct {
 	// Choose has the control plane work by other policies; nil leaves one as it is, an
 	// empty shadow is none.
 	Choose func(policy, shadow *string) (fleet.Choice, error)
-	// Brake puts a brake on for a time, Release takes one off; both answer with those in
-	// force from the next round on. Mistakes wrap [fleet.ErrBrake].
-	Brake   func(b fleet.Brake, hold time.Duration, force bool) ([]fleet.Brake, error)
-	Release func(t fleet.BrakeTarget, owner string) ([]fleet.Brake, error)
+	// Brake puts a brake on for a time, Release takes one off. Mistakes wrap [fleet.ErrBrake].
+	Brake   func(b fleet.Brake, hold time.Duration, force bool) (fleet.Braking, error)
+	Release func(t fleet.BrakeTarget, owner string) (fleet.Braking, error)
 }
 
 // ControlPlane is what a control plane can be asked.
@@ -51,7 +50,7 @@ func ControlPlane(from Sources) Options {
 				if r.State == nil {
 					return nil, planned(r)
 				}
-				return newBrakes(time.Now(), r, r.State.Brakes), nil
+				return newBrakes(time.Now(), r, r.Brakes), nil
 			},
 			"/plan": func() (any, error) {
 				r := latest()

@@ -13,8 +13,8 @@ const keptPin = 0.001
 
 // effect says what a brake did in the last round, or why it did nothing.
 func effect(r fleet.Round, b *fleet.Brake) string {
-	if r.State == nil || !r.At.After(b.Since) {
-		return "from the next round on"
+	if r.State == nil || !r.At.After(b.Since) && !does(r.State.Brakes, b) {
+		return "given, in force from the next round on"
 	}
 	switch b.Kind {
 	case fleet.BrakeDrain:
@@ -29,6 +29,13 @@ func effect(r fleet.Round, b *fleet.Brake) string {
 		return pinEffect(r, b)
 	}
 	return limitEffect(r, b)
+}
+
+// does says whether what a brake does is among what brakes do: one that is renewed does
+// the same.
+func does(brakes []fleet.Brake, b *fleet.Brake) bool {
+	same := fleet.BrakeOn(brakes, b.BrakeTarget)
+	return same != nil && same.Share == b.Share && same.Rps == b.Rps
 }
 
 const gone = "no effect: the fleet file does not name it any more"

@@ -130,7 +130,7 @@ func newStatus(now time.Time, r fleet.Round, clients []fleet.Client, fleetProble
 		UnknownFrontEnds: unknown(clients),
 	}
 	if r.State != nil {
-		s.Brakes = newBrakes(now, r, r.State.Brakes).Brakes
+		s.Brakes = newBrakes(now, r, r.Brakes).Brakes
 		for i := range r.State.Fleet.FrontEnds {
 			s.FrontEnds = append(s.FrontEnds, newFrontEnd(r, r.State.Fleet.FrontEnds[i].ID, clients))
 		}

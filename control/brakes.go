@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,40 +13,45 @@ import (
 
 var errNoPlan = fmt.Errorf("%w: there is no plan yet that could be held", fleet.ErrBrake)
 
-// Brake puts a brake on, or renews one on the same target, from the next round on and
-// for that time, and returns all that are in force then. What is wrong with it wraps
-// [fleet.ErrBrake]. Any goroutine may ask.
-func (l *Loop) Brake(b fleet.Brake, hold time.Duration, force bool) ([]fleet.Brake, error) {
-	return ask(l, func(now time.Time) ([]fleet.Brake, error) {
+// Brake puts a brake on from the next round on and for that time. One on the same target
+// is replaced, whoever has put it on, and its note stays where there is no new one. What
+// is wrong with it wraps [fleet.ErrBrake]. Any goroutine may ask.
+func (l *Loop) Brake(b fleet.Brake, hold time.Duration, force bool) (fleet.Braking, error) {
+	return ask(l, func(now time.Time) (fleet.Braking, error) {
 		now = now.Round(0) // it is kept over restarts, which know the wall clock alone
 		l.expire(now)
 		b.Since, b.Until = now, now.Add(hold)
+		was := fleet.BrakeOn(l.brakes, b.BrakeTarget)
+		if was != nil {
+			b.Note = cmp.Or(b.Note, was.Note)
+		}
 		s := l.config.State(now, l.plan)
 		s.Brake(l.brakes)
 		if err := fleet.CheckBrake(s, &b, force); err != nil {
-			return nil, err
+			return fleet.Braking{}, err
 		}
 		if b.Kind == fleet.BrakeFreeze && l.plan == nil {
-			return nil, errNoPlan
+			return fleet.Braking{}, errNoPlan
 		}
 		l.setBrakes(fleet.WithBrake(l.brakes, b))
 		l.Counters.BrakesPut.Add(1)
-		l.config.Log.Info("brake put on", brakeFields(&b)...)
-		return l.brakes, nil
+		l.config.Log.Info("brake put on", append(brakeFields(&b), replacedFields(was)...)...)
+		return fleet.Braking{Was: was, Brakes: l.brakes}, nil
 	})
 }
 
-// Release takes a brake off, from the next round on, and returns those that stay.
-func (l *Loop) Release(t fleet.BrakeTarget, owner string) ([]fleet.Brake, error) {
-	return ask(l, func(now time.Time) ([]fleet.Brake, error) {
+// Release takes a brake off, from the next round on.
+func (l *Loop) Release(t fleet.BrakeTarget, owner string) (fleet.Braking, error) {
+	return ask(l, func(now time.Time) (fleet.Braking, error) {
 		l.expire(now)
 		if err := fleet.CheckRelease(l.brakes, t); err != nil {
-			return nil, err
+			return fleet.Braking{}, err
 		}
+		was := fleet.BrakeOn(l.brakes, t)
 		l.setBrakes(fleet.WithoutBrake(l.brakes, t))
 		l.Counters.BrakesReleased.Add(1)
-		l.config.Log.Info("brake taken off", zap.Stringer("brake", t), zap.String("by", owner))
-		return l.brakes, nil
+		l.config.Log.Info("brake taken off", append([]zap.Field{zap.Stringer("brake", t), zap.String("by", owner)}, replacedFields(was)...)...)
+		return fleet.Braking{Was: was, Brakes: l.brakes}, nil
 	})
 }
 
@@ -67,6 +73,11 @@ func (l *Loop) expire(now time.Time) {
 // setBrakes is the one place where they change: whoever must know is told.
 func (l *Loop) setBrakes(brakes []fleet.Brake) {
 	l.brakes = brakes
+	if r := l.latest.Load(); r != nil {
+		told := *r
+		told.Brakes = brakes
+		l.latest.Store(&told) // whoever looks before the next round is to see them
+	}
 	if l.config.Braked != nil {
 		l.config.Braked(brakes)
 	}
@@ -77,6 +88,18 @@ func brakeFields(b *fleet.Brake) []zap.Field {
 	return []zap.Field{
 		zap.Stringer("brake", b), zap.Float64("share", b.Share), zap.Float64("rps", b.Rps),
 		zap.String("owner", b.Owner), zap.String("note", b.Note), zap.Time("until", b.Until),
+	}
+}
+
+// replacedFields tell of the brake that stood on a target before, so that it can be put
+// back; nil: there was none.
+func replacedFields(was *fleet.Brake) []zap.Field {
+	if was == nil {
+		return nil
+	}
+	return []zap.Field{
+		zap.Float64("shareBefore", was.Share), zap.Float64("rpsBefore", was.Rps), zap.String("ownerBefore", was.Owner),
+		zap.String("noteBefore", was.Note), zap.Time("untilBefore", was.Until),
 	}
 }
 

@@ -27,11 +27,11 @@ var (
 func mustBrake(t *testing.T, l *Loop, b fleet.Brake, hold time.Duration) []fleet.Brake {
 	t.Helper()
 	b.Owner = "ann@ops"
-	brakes, err := l.Brake(b, hold, false)
+	done, err := l.Brake(b, hold, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return brakes
+	return done.Brakes
 }
 
 // aRound lets one go by and returns it.
@@ -79,7 +79,7 @@ func TestADrainIsInTheState(t *testing.T) {
 		expect("expired", fleet.Ready, 2)
 		mustBrake(t, l, fleet.Brake{BrakeTarget: drainQ}, time.Minute)
 		expect("drained again", fleet.Draining, 0)
-		if got, err := l.Release(drainQ, "bob@ops"); err != nil || len(got) > 0 {
+		if got, err := l.Release(drainQ, "bob@ops"); err != nil || len(got.Brakes) > 0 || got.Was.Owner != "ann@ops" {
 			t.Errorf("released: %+v, %v", got, err)
 		}
 		expect("released", fleet.Ready, 2)
@@ -129,6 +129,43 @@ func TestAFreezeHoldsThePlan(t *testing.T) {
 	})
 }
 
+// Whoever renews a brake learns whose it was, so does the log, and what nobody says anew
+// stays.
+func TestABrakeIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		core, logs := observer.New(zap.InfoLevel)
+		c.Log = zap.New(core)
+		l := New(c)
+		runLoop(t, l)
+		aRound(l)
+		brake := func(owner, note string, rps float64) *fleet.Brake {
+			t.Helper()
+			done, err := l.Brake(fleet.Brake{BrakeTarget: limited, Rps: rps, Owner: owner, Note: note}, time.Minute, false)
+			if err != nil || len(done.Brakes) != 1 || done.Brakes[0].Owner != owner || done.Brakes[0].Rps != rps {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			return done.Was
+		}
+		if was := brake("ann@ops", "the final", 5); was != nil {
+			t.Errorf("the first replaces %+v", was)
+		}
+		if was := brake("bob@ops", "", 50); was == nil || was.Owner != "ann@ops" || was.Note != "the final" || was.Rps != 5 {
+			t.Errorf("the second replaces %+v", was)
+		}
+		if got := aRound(l).Brakes[0].Note; got != "the final" {
+			t.Errorf("the note is %q", got)
+		}
+		if was := brake("bob@ops", "all night", 50); was == nil || was.Owner != "bob@ops" || l.Latest().Brakes[0].Note != "all night" {
+			t.Errorf("the third replaces %+v", was)
+		}
+		told := logs.FilterMessage("brake put on").All()
+		if last := told[1].ContextMap(); len(told) != 3 || last["ownerBefore"] != "ann@ops" || last["noteBefore"] != "the final" || last["rpsBefore"] != 5.0 {
+			t.Errorf("logged: %v", last)
+		}
+	})
+}
+
 // What cannot be is refused, and changes nothing.
 func TestBrakesThatAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -160,13 +197,13 @@ func TestBrakesThatAreRefused(t *testing.T) {
 		if _, err := l.Release(freeze, ""); !errors.Is(err, fleet.ErrBrake) {
 			t.Errorf("release of nothing: %v", err)
 		}
-		if got := l.Latest().State.Brakes; len(got) > 0 {
-			t.Errorf("in force before the round: %v", got)
+		if r := l.Latest(); len(r.State.Brakes) > 0 || len(r.Brakes) != 1 {
+			t.Errorf("in force before the round: %v, told of: %v", r.State.Brakes, r.Brakes)
 		}
 		if got := aRound(l).State.Brakes; len(got) != 1 || got[0].BrakeTarget != drainQ {
 			t.Errorf("in force: %v, want the drain of q alone", got)
 		}
-		if got, err := l.Brake(fleet.Brake{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakeDrain, Pool: "p"}, Owner: "a"}, time.Minute, true); err != nil || len(got) != 2 {
+		if got, err := l.Brake(fleet.Brake{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakeDrain, Pool: "p"}, Owner: "a"}, time.Minute, true); err != nil || len(got.Brakes) != 2 {
 			t.Errorf("by force: %v, %v", got, err)
 		}
 	})
@@ -330,7 +367,7 @@ func TestAnOrderThatIsNotHeardIsNotCarriedOut(t *testing.T) {
 		if got := aRound(l).State.Brakes; len(got) != 1 {
 			t.Errorf("in force: %v, want the drain", got)
 		}
-		if got, err := l.Release(drainQ, "ann@ops"); err != nil || len(got) > 0 {
+		if got, err := l.Release(drainQ, "ann@ops"); err != nil || len(got.Brakes) > 0 {
 			t.Errorf("released again: %v, %v", got, err)
 		}
 	})

@@ -37,7 +37,7 @@ func (l *Loop) round() time.Duration {
 	}
 	l.castShadow(now, s, plan)
 	l.latest.Store(&fleet.Round{
-		At: now, State: s, Plan: plan, Planned: l.planned,
+		At: now, State: s, Brakes: l.brakes, Plan: plan, Planned: l.planned,
 		Why: l.why, Unpublished: l.unpublished, Turn: l.turn, Choice: choice, Shadow: l.shadow.last,
 	})
 	return cmp.Or(max(0, s.Fleet.Options.Tick), DefaultTick)

@@ -88,6 +88,22 @@ type Brake struct {
 	Until time.Time `json:"until"`
 }
 
+// Braking is what came of an order to put a brake on or take one off.
+type Braking struct {
+	Was    *Brake  // stood on the target before; nil: none did
+	Brakes []Brake // in force from the next round on
+}
+
+// BrakeOn is the brake on a target, or nil.
+func BrakeOn(brakes []Brake, t BrakeTarget) *Brake {
+	i := slices.IndexFunc(brakes, func(b Brake) bool { return b.BrakeTarget == t })
+	if i < 0 {
+		return nil
+	}
+	was := brakes[i]
+	return &was
+}
+
 // misfits gathers what does not go together in a brake.
 type misfits struct {
 	kind BrakeKind

@@ -7,6 +7,7 @@ import "time"
 type Round struct {
 	At          time.Time
 	State       *State
+	Brakes      []Brake   // in force, or from the next round on; the state has those of this round
 	Plan        *Plan     // in force; nil: there was never one
 	Planned     time.Time // when the plan in force was made; zero: by an earlier process
 	Why         string    // why the round made no new plan; empty: it made one

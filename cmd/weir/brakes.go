@@ -103,9 +103,22 @@ func ordering(use, short string, of read) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return show(c.OutOrStdout(), *format, b, func(w *tabwriter.Writer) { brakesTable(w, b.Brakes) })
+		return show(c.OutOrStdout(), *format, b, func(w *tabwriter.Writer) { orderedTable(w, o.Lift, b) })
 	}
 	return c
+}
+
+// orderedTable shows the brakes in force, and first the one that an order took the place
+// of: it may be somebody else's.
+func orderedTable(w *tabwriter.Writer, lifted bool, b *admin.Brakes) {
+	if was := b.Replaced; was != nil {
+		what := "replaced: "
+		if lifted {
+			what = "ended: "
+		}
+		row(w, "%s%s\n", what, plain(was.Text()))
+	}
+	brakesTable(w, b.Brakes)
 }
 
 func newBrakes() *cobra.Command {
