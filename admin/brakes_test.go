@@ -40,6 +40,7 @@ func braking(t *testing.T, fails error) (address string, orders *[]string) {
 func putOn(r *fleet.Round, brakes ...fleet.Brake) {
 	r.State.Brake(brakes)
 	r.Brakes = brakes
+	r.Plan.Brakes = fleet.PlanningBrakes(brakes)
 }
 
 func posted(t *testing.T, url, body string) (int, string) {
@@ -191,8 +192,20 @@ func TestStatusOfBrakes(t *testing.T) {
 		}, "no effect: no engine of \"q\" is ready"},
 		"a pin while frozen": {fleet.Brake{BrakeTarget: target(fleet.BrakePin, "eu", "chat", "q", ""), Share: 1}, func(r *fleet.Round) {
 			r.State.Brakes = fleet.WithBrake(r.State.Brakes, frozen)
-			r.Planned = noon.Add(-2 * time.Hour)
+			r.Plan.Status, r.Plan.Brakes = fleet.Held, nil
 		}, "it waits for a new plan, the last one being held"},
+		"a limit that waits over a restart": {fleet.Brake{BrakeTarget: target(fleet.BrakeLimit, "", "chat", "", ""), Rps: 50}, func(r *fleet.Round) {
+			r.Planned, r.Plan.Status = time.Time{}, fleet.Held
+			r.Plan.Brakes = []fleet.Brake{{BrakeTarget: r.Brakes[0].BrakeTarget, Rps: 20}}
+		}, "it waits for a new plan, the last one being held"},
+		"a limit that a frozen plan has, renewed since": {fleet.Brake{BrakeTarget: target(fleet.BrakeLimit, "", "chat", "", ""), Rps: 20}, func(r *fleet.Round) {
+			r.Planned, r.Plan.Status = noon.Add(-2*time.Hour), fleet.Held
+			r.Plan.Routes[0].ShedRps = r.Plan.Routes[0].DemandRps / 2
+			r.State.Demand[fleet.Stream{FrontEnd: "eu", Class: "chat"}] = fleet.Demand{Rps: 100}
+		}, ": 50 of 105 RPS are refused;"},
+		"a freeze with a limit that is off": {frozen, func(r *fleet.Round) {
+			r.Plan.Brakes = []fleet.Brake{{BrakeTarget: target(fleet.BrakeLimit, "", "chat", "", ""), Rps: 20}}
+		}, "left: the plan that stays still has the limit of class \"chat\", 20 RPS; `weir unfreeze` ends it"},
 		"a new one": {fleet.Brake{BrakeTarget: target(fleet.BrakeLimit, "", "chat", "", "")}, func(r *fleet.Round) {
 			r.At, r.State.Brakes = noon.Add(-time.Hour), nil
 		}, "given, in force from the next round on"},

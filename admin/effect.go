@@ -13,29 +13,22 @@ const keptPin = 0.001
 
 // effect says what a brake did in the last round, or why it did nothing.
 func effect(r fleet.Round, b *fleet.Brake) string {
-	if r.State == nil || !r.At.After(b.Since) && !does(r.State.Brakes, b) {
+	if r.State == nil || !r.At.After(b.Since) && !fleet.SameBrake(r.State.Brakes, b) {
 		return "given, in force from the next round on"
 	}
 	switch b.Kind {
 	case fleet.BrakeDrain:
 		return drainEffect(r.State, b)
 	case fleet.BrakeFreeze:
-		return ""
+		return freezeEffect(r)
 	}
 	switch {
-	case !r.Planned.IsZero() && r.Planned.Before(b.Since):
+	case r.Plan != nil && !fleet.SameBrake(r.Plan.Brakes, b):
 		return "it waits for a new plan, the last one being held"
 	case b.Kind == fleet.BrakePin:
 		return pinEffect(r, b)
 	}
 	return limitEffect(r, b)
-}
-
-// does says whether what a brake does is among what brakes do: one that is renewed does
-// the same.
-func does(brakes []fleet.Brake, b *fleet.Brake) bool {
-	same := fleet.BrakeOn(brakes, b.BrakeTarget)
-	return same != nil && same.Share == b.Share && same.Rps == b.Rps
 }
 
 const gone = "no effect: the fleet file does not name it any more"
@@ -66,6 +59,24 @@ func drainEffect(s *fleet.State, b *fleet.Brake) string {
 	return fmt.Sprintf("%d draining, %.0f requests open", draining, open)
 }
 
+// freezeEffect names what the plan that stays has of brakes that are not in force any
+// more.
+func freezeEffect(r fleet.Round) string {
+	if r.Plan == nil {
+		return ""
+	}
+	var over []string
+	for i := range r.Plan.Brakes {
+		if b := &r.Plan.Brakes[i]; !fleet.SameBrake(r.Brakes, b) {
+			over = append(over, b.BrakeTarget.String()+(&Brake{Brake: *b}).Amount())
+		}
+	}
+	if over == nil {
+		return ""
+	}
+	return "the plan that stays still has the " + strings.Join(over, ", the ")
+}
+
 // limitEffect says what is refused of the class.
 func limitEffect(r fleet.Round, b *fleet.Brake) string {
 	if r.State.Fleet.Class(b.Class) == nil {
@@ -77,13 +88,22 @@ func limitEffect(r fleet.Round, b *fleet.Brake) string {
 	demand, shed := 0.0, 0.0
 	for i := range r.Plan.Routes {
 		if route := &r.Plan.Routes[i]; route.Class == b.Class {
-			demand, shed = demand+route.DemandRps, shed+route.ShedRps
+			rps := asked(r, route)
+			demand, shed = demand+rps, shed+rps*(1-route.Admitted())
 		}
 	}
 	if shed == 0 {
 		return fmt.Sprintf("refuses nothing: %.4g RPS are asked for", demand)
 	}
 	return fmt.Sprintf("%.4g of %.4g RPS are refused", shed, demand)
+}
+
+// asked is what a route is asked for: of a held plan the fractions stay, not the demand.
+func asked(r fleet.Round, route *fleet.Route) float64 {
+	if d, ok := r.State.Demand[fleet.Stream{FrontEnd: route.FrontEnd, Class: route.Class}]; ok && r.Plan.Status == fleet.Held {
+		return d.Rps
+	}
+	return route.DemandRps
 }
 
 // pinEffect says where a pin is not kept, and what it does to the pool.

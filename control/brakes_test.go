@@ -104,6 +104,8 @@ func TestAFreezeHoldsThePlan(t *testing.T) {
 		}
 		l := New(c)
 		runLoop(t, l)
+		aRound(l)
+		mustBrake(t, l, fleet.Brake{BrakeTarget: limited, Rps: 1e6}, time.Minute)
 		before := aRound(l).Plan
 		got := mustBrake(t, l, fleet.Brake{BrakeTarget: freeze, Note: "a game"}, time.Minute)
 		mustBrake(t, l, fleet.Brake{BrakeTarget: drainQ}, time.Minute)
@@ -117,8 +119,14 @@ func TestAFreezeHoldsThePlan(t *testing.T) {
 		if diff := cmp.Diff(before.Routes, r.Plan.Routes); diff != "" {
 			t.Errorf("the plan has changed:\n%s", diff)
 		}
-		if p, q, n := plans.Load(), published.Load(), fleet.Readiness(news.Load()); p != 0 || q != 1 || n != fleet.Draining {
-			t.Errorf("%d plans made, %d published with a %v engine; want 0, 1, draining", p, q, n)
+		if _, err := l.Release(limited, ""); err != nil {
+			t.Fatal(err)
+		}
+		if b := aRound(l).Plan.Brakes; len(b) != 1 || b[0].BrakeTarget != limited {
+			t.Errorf("the plan that stays was made under %v, want the limit", b)
+		}
+		if p, q, n := plans.Load(), published.Load(), fleet.Readiness(news.Load()); p != 0 || q != 2 || n != fleet.Draining {
+			t.Errorf("%d plans made, %d published with a %v engine; want 0, 2, draining", p, q, n)
 		}
 		if _, err := l.Release(freeze, ""); err != nil {
 			t.Fatal(err)

@@ -133,6 +133,7 @@ func (l *Loop) propose(now time.Time, s *fleet.State) (*fleet.Plan, error) {
 		l.Counters.PlansRefused.Add(1)
 		return nil, failed(s.Fleet.Options.Policy, "plan refused", err)
 	}
+	plan.Brakes = fleet.PlanningBrakes(s.Brakes)
 	return plan, nil
 }
 

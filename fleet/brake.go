@@ -164,6 +164,19 @@ func WithoutBrake(brakes []Brake, t BrakeTarget) []Brake {
 	return slices.DeleteFunc(slices.Clone(brakes), func(b Brake) bool { return b.BrakeTarget == t })
 }
 
+// PlanningBrakes are those of them that plans are made under: pins and limits. Drains
+// are heeded whatever the plan.
+func PlanningBrakes(brakes []Brake) []Brake {
+	return slices.DeleteFunc(slices.Clone(brakes), func(b Brake) bool { return b.Kind != BrakePin && b.Kind != BrakeLimit })
+}
+
+// SameBrake says whether one of the brakes does what this one does, whoever has put it on
+// and for however long.
+func SameBrake(brakes []Brake, b *Brake) bool {
+	same := BrakeOn(brakes, b.BrakeTarget)
+	return same != nil && same.Share == b.Share && same.Rps == b.Rps
+}
+
 // Brake has the state heed brakes, and drains their engines in it. What the state
 // shares with others is not changed.
 func (s *State) Brake(brakes []Brake) {

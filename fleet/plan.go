@@ -26,6 +26,9 @@ type Plan struct {
 	MeanSeconds float64    `json:"meanSeconds"` // network + engine over admitted traffic
 	Routes      []Route    `json:"routes"`      // by front-end, then class
 	Pools       []PoolPlan `json:"pools"`       // by ID
+	// Brakes are the pins and limits that it was made under: a held plan has them still
+	// when others are in force.
+	Brakes []Brake `json:"brakes,omitempty"`
 }
 
 // Route is the plan of one class at one front-end.
