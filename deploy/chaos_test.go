@@ -169,8 +169,8 @@ func slowRecovery() scenario {
 	return sc
 }
 
-// TestChaos runs four of the scenarios in short, one after the other before the other
-// tests: what they hold depends on time.
+// TestChaos runs four of the scenarios in short, two at once and before the other tests:
+// what they hold depends on time.
 func TestChaos(t *testing.T) {
 	short := []string{"ten times slower, headers held", "busy 503 with retry-after", "half of all engines down", "demand 300 %"}
 	for _, sc := range scenarios() {
@@ -179,6 +179,7 @@ func TestChaos(t *testing.T) {
 		}
 		sc.short, sc.warm, sc.lasts, sc.after = true, 8*time.Second, 14*time.Second, 6*time.Second
 		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
 			f := &figures{}
 			runChaos(t, sc, f)
 			f.judge(t)

@@ -41,6 +41,7 @@ func TestResidencyHoldsOnEveryWay(t *testing.T) {
 		check(t, extproc.Kill())
 		check(t, s.Await(t.Context(), "main", false))
 	})
+	r.retriesAllowed()
 	r.way("and an engine refuses", all(200), func() { setFaults(t, r.engines[0], `{"errorRate": 1, "errorStatus": 503}`) })
 	r.retried("and an engine refuses", r.engines[0])
 	r.well()
@@ -56,11 +57,7 @@ func TestResidencyHoldsOnEveryWay(t *testing.T) {
 		return admitted(s, "acme") && strings.Contains(page(t, s.AdminAddress("extproc-main"), "/metrics"), `weir_extproc_gate_refused{class="acme"} 0`+"\n")
 	})
 
-	// After failures as those above retries are few for a moment; what one engine has of this
-	// burst is to be tried again.
-	r.until("retries are allowed again", func() bool {
-		return retryFloor(t, s, "acme") >= onEachWay/2 && retryFloor(t, s, "acme-tools") >= onEachWay/4
-	})
+	r.retriesAllowed()
 	engine := s.Process("engine-" + string(r.engines[0]))
 	r.way("an engine dies", all(200), func() { check(t, engine.Kill()) })
 	check(t, engine.Start())
@@ -199,6 +196,15 @@ func (r *residency) probe() int {
 func (r *residency) until(what string, holds func() bool) {
 	r.t.Helper()
 	eventually(r.t, what, 30*time.Second, holds)
+}
+
+// retriesAllowed waits until what one engine has of a burst may be tried again: after
+// failures retries are few for a moment.
+func (r *residency) retriesAllowed() {
+	r.t.Helper()
+	r.until("retries are allowed again", func() bool {
+		return retryFloor(r.t, r.stage, "acme") >= onEachWay/2 && retryFloor(r.t, r.stage, "acme-tools") >= onEachWay/4
+	})
 }
 
 // well heals all engines.
