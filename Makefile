@@ -40,7 +40,7 @@ demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control
 # the cache. What ten seconds of fuzzing find is a defect: Go keeps the input in
 # testdata, where the ordinary tests try it from then on.
 .PHONY: test
-test: setup lint ## Lint, run all tests with the race detector, fuzz for a minute
+test: setup lint ## Lint, run all tests with the race detector, fuzz for a minute or two
 	packages=$$(go list ./... | grep -v '^weir/deploy'); go test -race -timeout 20m $$packages
 	go test -race -count=1 -timeout 20m ./deploy/...
 	$(MAKE) --no-print-directory fuzz
@@ -52,7 +52,7 @@ fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzR
 
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers of what strangers write
-	for target in $(fuzzed); do tools/fuzz $$target $(FUZZ_FOR); done
+	printf '%s\n' $(fuzzed) | xargs -P 2 -I {} tools/fuzz {} $(FUZZ_FOR)
 
 .PHONY: test-llama
 test-llama: setup ## Measure at length what conversations find in llama.cpp's KV caches
