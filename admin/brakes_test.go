@@ -182,8 +182,14 @@ func TestStatusOfBrakes(t *testing.T) {
 		"a pin that is not kept": {
 			fleet.Brake{BrakeTarget: target(fleet.BrakePin, "eu", "chat", "p", ""), Share: 0.5},
 			nil,
-			"pin of eu/chat to pool \"p\", 50 % by ann@ops, 30m0s left: not kept for want of capacity: eu/chat gets 100.0 %; the pool is asked for 88 % of its capacity; `weir unpin eu/chat p` ends it",
+			"pin of eu/chat to pool \"p\", 50 % by ann@ops, 30m0s left: not kept: eu/chat gets 100.0 %; the pool is asked for 88 % of its capacity; `weir unpin eu/chat p` ends it",
 		},
+		"a pin of less beside no other": {fleet.Brake{BrakeTarget: target(fleet.BrakePin, "eu", "chat", "p", ""), Share: 0.5}, func(r *fleet.Round) {
+			r.State.Pools["q"] = fleet.PoolState{Engines: map[fleet.EngineID]fleet.Readiness{"q1": fleet.Unready}}
+		}, "not kept: eu/chat gets 100.0 %, no other pool being ready;"},
+		"a pin that a pool has no room for": {fleet.Brake{BrakeTarget: target(fleet.BrakePin, "eu", "chat", "p", ""), Share: 1}, func(r *fleet.Round) {
+			r.Plan.Routes[0].Shares[0].Share, r.Plan.Pools[0].Utilisation = 0.8, 1
+		}, "not kept: eu/chat gets 80.0 %, the pool being full; the pool is asked for 100 %"},
 		"a pin that overloads": {fleet.Brake{BrakeTarget: target(fleet.BrakePin, "eu", "chat", "p", ""), Share: 1}, func(r *fleet.Round) {
 			r.Plan.Pools[0].Utilisation = 1.4
 		}, "left: the pool is asked for 140 % of its capacity;"},

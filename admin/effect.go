@@ -106,6 +106,36 @@ func asked(r fleet.Round, route *fleet.Route) float64 {
 	return route.DemandRps
 }
 
+// missedFor says why a pool gets more or less of a class than is pinned to it.
+func missedFor(r fleet.Round, c fleet.ClassID, b *fleet.Brake, got float64) string {
+	if got < b.Share {
+		if isFull(r.Plan, b.Pool) {
+			return ", the pool being full"
+		}
+		return ""
+	}
+	ready, room := false, false
+	for i := range r.State.Fleet.Pools {
+		p := &r.State.Fleet.Pools[i]
+		if p.ID != b.Pool && r.State.Fleet.Class(c).Eligible(p) && r.State.ReadyEngines(p) > 0 {
+			ready, room = true, room || !isFull(r.Plan, p.ID)
+		}
+	}
+	switch {
+	case !ready:
+		return ", no other pool being ready"
+	case !room:
+		return ", the others being full"
+	}
+	return ""
+}
+
+// isFull says whether a plan leaves a pool no capacity.
+func isFull(p *fleet.Plan, id fleet.PoolID) bool {
+	q := p.Pool(id)
+	return q != nil && q.Utilisation >= 1-1e-6
+}
+
 // pinEffect says where a pin is not kept, and what it does to the pool.
 func pinEffect(r fleet.Round, b *fleet.Brake) string {
 	pool := r.State.Fleet.Pool(b.Pool)
@@ -126,12 +156,12 @@ func pinEffect(r fleet.Round, b *fleet.Brake) string {
 			continue
 		}
 		if got := route.ShareOf(b.Pool); math.Abs(got-b.Share) > keptPin {
-			missed = append(missed, fmt.Sprintf("%s/%s gets %.1f %%", st.FrontEnd, st.Class, 100*got))
+			missed = append(missed, fmt.Sprintf("%s/%s gets %.1f %%%s", st.FrontEnd, st.Class, 100*got, missedFor(r, st.Class, b, got)))
 		}
 	}
 	var out []string
 	if missed != nil {
-		out = append(out, "not kept for want of capacity: "+strings.Join(missed, ", "))
+		out = append(out, "not kept: "+strings.Join(missed, ", "))
 	}
 	if q := r.Plan.Pool(b.Pool); q != nil && (missed != nil || q.Utilisation > 1+1e-6) {
 		out = append(out, fmt.Sprintf("the pool is asked for %.0f %% of its capacity", 100*q.Utilisation))

@@ -219,6 +219,14 @@ func DrainedEngines(brakes []Brake, p *Pool, known map[EngineID]Readiness) map[E
 	return out
 }
 
+// DrainedBy is the drain that keeps an engine of a pool from serving, or nil.
+func (s *State) DrainedBy(p PoolID, e EngineID) *Brake {
+	if s.Readiness(p, e) != Draining {
+		return nil
+	}
+	return s.brake(func(b *Brake) bool { return b.Kind == BrakeDrain && (b.Pool == p || b.Engine == e) })
+}
+
 // Frozen is the brake that holds the plan, or nil.
 func (s *State) Frozen() *Brake {
 	return s.brake(func(b *Brake) bool { return b.Kind == BrakeFreeze })

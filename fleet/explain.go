@@ -16,6 +16,7 @@ type StreamWhy struct {
 	// and what it adds to that of others; while requests are refused, the price of that.
 	MarginalSeconds float64     `json:"marginalSeconds"`
 	Options         []OptionWhy `json:"options"` // all eligible pools, by ID
+	Limit           string      `json:"limit"`   // what the limit of its class does; empty: it has none
 }
 
 // OptionWhy is what the next request to a pool would cost: network, engine, price,
@@ -44,8 +45,8 @@ type PoolWhy struct {
 	CapacityRps float64  `json:"capacityRps"`
 	Rps         float64  `json:"rps"`
 	Utilisation float64  `json:"utilisation"`
-	Binds       bool     `json:"binds"` // it is full
-	Limits      []string `json:"limits"`
+	Binds       bool     `json:"binds"`  // it is full
+	Limits      []string `json:"limits"` // of the file, and brakes
 	// ReplicaGain is what one more replica would save: request-seconds a second, which
 	// by Little's law is requests in flight. It overstates what many more would save.
 	ReplicaGain float64 `json:"replicaGain"`

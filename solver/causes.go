@@ -1,18 +1,20 @@
 package solver
 
 import (
+	"maps"
+
 	"weir/fleet"
 )
 
 // Inputs name the parts of a state that a plan can change for.
 const (
 	InputDemand   = "demand"
-	InputCapacity = "capacity" // readiness, health and capacity factors
+	InputCapacity = "capacity" // readiness but for drains by hand, health and capacity factors
 	InputNetwork  = "network"
 	InputSizes    = "sizes of requests"
 	InputFleet    = "fleet file"
 	InputPolicy   = "policy" // the file's or an operator's
-	InputBrakes   = "brakes" // pins and limits by hand; drains are capacity
+	InputBrakes   = "brakes" // drains, pins and limits by hand
 	InputTime     = "time"   // small gains that have lasted
 )
 
@@ -38,17 +40,43 @@ func Causes(before, after *fleet.State, plan func(*fleet.State) (*fleet.Plan, er
 		take func(*fleet.State)
 	}{
 		{InputDemand, func(s *fleet.State) { s.Demand = after.Demand }},
-		{InputCapacity, func(s *fleet.State) { s.Pools = after.Pools }},
+		{InputCapacity, func(s *fleet.State) { s.Pools = drainedAs(before, before, after, after) }},
 		{InputNetwork, func(s *fleet.State) { s.Network, s.NetworkNoise = after.Network, after.NetworkNoise }},
 		{InputSizes, func(s *fleet.State) { s.Tokens = after.Tokens }},
 		{InputFleet, func(s *fleet.State) { s.Fleet = withPolicy(after.Fleet, before.Fleet) }},
 		{InputPolicy, func(s *fleet.State) { s.Fleet = withPolicy(before.Fleet, after.Fleet) }},
-		{InputBrakes, func(s *fleet.State) { s.Brakes = after.Brakes }},
+		{InputBrakes, func(s *fleet.State) {
+			s.Brakes, s.Pools = after.Brakes, drainedAs(after, before, after, before)
+		}},
 		{InputTime, func(s *fleet.State) { s.Previous, s.ElapsedSeconds = after.Previous, after.ElapsedSeconds }},
 	} {
 		s := *before
 		input.take(&s)
 		out = append(out, causeOf(input.name, base, &s, plan))
+	}
+	return out
+}
+
+// drainedAs is what a state believes of pools, but of the engines that are drained by hand
+// before or after a change what another one does.
+func drainedAs(one, before, after, of *fleet.State) map[fleet.PoolID]fleet.PoolState {
+	out := maps.Clone(of.Pools)
+	if out == nil {
+		out = map[fleet.PoolID]fleet.PoolState{}
+	}
+	for i := range before.Fleet.Pools {
+		p := &before.Fleet.Pools[i]
+		for _, e := range p.Engines {
+			if before.DrainedBy(p.ID, e) == nil && after.DrainedBy(p.ID, e) == nil {
+				continue
+			}
+			st := out[p.ID]
+			engines := map[fleet.EngineID]fleet.Readiness{}
+			maps.Copy(engines, st.Engines)
+			engines[e] = one.Readiness(p.ID, e)
+			st.Engines = engines
+			out[p.ID] = st
+		}
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"strings"
 
 	"weir/fleet"
 	"weir/solver/lp"
@@ -52,7 +53,7 @@ func (e *explanation) streams() []fleet.StreamWhy {
 		why := fleet.StreamWhy{
 			FrontEnd: st.id.FrontEnd, Class: st.id.Class,
 			DemandRps: e.routing.demand[i] + st.refused, ShedRps: e.routing.shed[i] + st.refused,
-			MarginalSeconds: e.marginal(i),
+			MarginalSeconds: e.marginal(i), Limit: e.limit(st),
 		}
 		shares := e.routing.shares(i)
 		for j := range st.options {
@@ -149,9 +150,9 @@ func (e *explanation) compare(i int, options []fleet.OptionWhy) {
 	for j := range options {
 		if o := &options[j]; st.options[j].ready() {
 			o.WorseSeconds = o.Cost() - reference
-			o.Why = e.reason(st, &st.options[j], o)
+			o.Why = e.pinned(st, o) + e.reason(st, &st.options[j], o)
 		} else {
-			o.Why = "no engine is ready"
+			o.Why = e.unready(st.options[j].pool)
 		}
 	}
 }
@@ -184,6 +185,8 @@ func (e *explanation) unplanned(st *stream, o *option, why fleet.OptionWhy) flee
 
 func (e *explanation) reason(st *stream, o *option, why *fleet.OptionWhy) string {
 	switch full := e.routing.full(o.pool); {
+	case why.Share > 0 && st.idle() && st.refused > 0:
+		return "the limit lets nobody in: a request would go here"
 	case why.Share > 0 && st.idle():
 		return "nobody asks for it: a request would go here"
 	case why.Share > 0 && full:
@@ -196,6 +199,54 @@ func (e *explanation) reason(st *stream, o *option, why *fleet.OptionWhy) string
 		return fmt.Sprintf("not enough better to move: %s short", ms(why.WorseSeconds))
 	}
 	return fmt.Sprintf("%s worse", ms(why.WorseSeconds))
+}
+
+// limit says what the limit of a stream's class does.
+func (e *explanation) limit(st *stream) string {
+	l := e.model.state.LimitOf(st.id.Class)
+	if l == nil {
+		return ""
+	}
+	text := fmt.Sprintf("limited by %s to %.4g RPS over all front-ends", l.Owner, l.Rps)
+	if st.refused == 0 {
+		return text + ": refuses nothing"
+	}
+	return fmt.Sprintf("%s: refuses %.4g RPS here", text, st.refused)
+}
+
+// pinned begins the reason of an option that somebody has pinned the stream to.
+func (e *explanation) pinned(st *stream, o *fleet.OptionWhy) string {
+	pin := e.model.state.PinOf(st.id, o.Pool)
+	if pin == nil {
+		return ""
+	}
+	return fmt.Sprintf("pinned to %.4g %% by %s: ", 100*pin.Share, pin.Owner)
+}
+
+// unready says why a pool has no engine that serves.
+func (e *explanation) unready(p *pool) string {
+	if drains := e.drains(p); drains != nil {
+		return "no engine is ready: " + strings.Join(drains, "; ")
+	}
+	return "no engine is ready"
+}
+
+// drains says who has drained how many of a pool's engines.
+func (e *explanation) drains(p *pool) []string {
+	var owners []string
+	count := map[string]int{}
+	for _, engine := range p.Engines {
+		if b := e.model.state.DrainedBy(p.ID, engine); b != nil {
+			if count[b.Owner]++; count[b.Owner] == 1 {
+				owners = append(owners, b.Owner)
+			}
+		}
+	}
+	var out []string
+	for _, owner := range owners {
+		out = append(out, fmt.Sprintf("%d of %d engines drained by %s", count[owner], len(p.Engines), owner))
+	}
+	return out
 }
 
 func ms(seconds float64) string { return fmt.Sprintf("%.2f ms", 1000*seconds) }
@@ -221,9 +272,10 @@ func (e *explanation) pools() []fleet.PoolWhy {
 	return out
 }
 
-// limits says of each of a pool's limits that shapes the plan what it costs.
+// limits says of each of a pool's limits that shapes the plan what it costs, and who has
+// drained engines.
 func (e *explanation) limits(p *pool) []string {
-	out := []string{}
+	out := append([]string{}, e.drains(p)...)
 	if p.capped && e.routing.full(p) {
 		out = append(out, "max: kept, and no replica more would be used")
 	}

@@ -177,3 +177,59 @@ func TestWhy(t *testing.T) {
 		})
 	}
 }
+
+// What operators have put on is named as that: who has pinned, limited and drained.
+func TestBrakesAreExplained(t *testing.T) {
+	s := talk()
+	s.Brake([]fleet.Brake{
+		{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakePin, FrontEnd: "B", Pool: "B"}, Share: 0.25, Owner: "ann@ops"},
+		{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakeLimit, Class: "chat"}, Rps: 130, Owner: "bob@ops"},
+		{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakeDrain, Pool: "A"}, Owner: "eve@ops"},
+	})
+	e := mustExplain(t, s)
+	fromB := e.Streams[1]
+	for i, want := range []string{"no engine is ready: 2 of 2 engines drained by eve@ops", "pinned to 25 % by ann@ops: used", "used"} {
+		if got := fromB.Options[i].Why; got != want {
+			t.Errorf("B to %s: %q, want %q", fromB.Options[i].Pool, got, want)
+		}
+	}
+	if want := "limited by bob@ops to 130 RPS over all front-ends: refuses 57.6 RPS here"; fromB.Limit != want {
+		t.Errorf("the limit at B: %q, want %q", fromB.Limit, want)
+	}
+	if got := e.Pools[0].Limits; len(got) != 1 || got[0] != "2 of 2 engines drained by eve@ops" {
+		t.Errorf("pool A: %q", got)
+	}
+	for i := range s.Brakes {
+		if s.Brakes[i].Kind == fleet.BrakeLimit {
+			s.Brakes[i].Rps = 0
+		}
+	}
+	if got := mustExplain(t, s).Streams[1].Options[2].Why; got != "the limit lets nobody in: a request would go here" {
+		t.Errorf("with a limit of 0: %q", got)
+	}
+}
+
+// A drain by hand is a brake and no loss of capacity, when it begins and when it ends;
+// an engine that dies beside it is one.
+func TestADrainIsTheCause(t *testing.T) {
+	drained := talk()
+	drained.Brake([]fleet.Brake{{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakeDrain, Pool: "A"}, Owner: "eve@ops"}})
+	dead := talk()
+	ready(dead, "A", fleet.Unready)
+	for name, c := range map[string]struct {
+		before, after *fleet.State
+		want          string
+	}{
+		"begins": {talk(), drained, InputBrakes},
+		"ends":   {drained, talk(), InputBrakes},
+		"dies":   {talk(), dead, InputCapacity},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, cause := range Causes(c.before, c.after, func(s *fleet.State) (*fleet.Plan, error) { return Plan(s, solve) }) {
+				if moves := cause.Moved > 0 || cause.Shed != 0; moves != (cause.Input == c.want) {
+					t.Errorf("%s moves %v and refuses %v more, want %s alone to", cause.Input, cause.Moved, cause.Shed, c.want)
+				}
+			}
+		})
+	}
+}

@@ -166,14 +166,19 @@ func explainTable(w *tabwriter.Writer, e *explained) {
 		for _, o := range s.Options {
 			other := o.PriceSeconds + o.MoveSeconds + o.LimitSeconds
 			row(w, "%s\t%s\t%.2f%%\t%s\t%s\t%s\t%s\t%s", head, o.Pool, 100*o.Share,
-				ms(o.NetworkSeconds), ms(o.EngineSeconds), ms(other), ms(o.Cost()), o.Why)
+				ms(o.NetworkSeconds), ms(o.EngineSeconds), ms(other), ms(o.Cost()), plain(o.Why))
 			head = "\t\t"
+		}
+	}
+	for _, s := range e.Streams {
+		if s.Limit != "" {
+			row(w, "%s/%s: %s", s.FrontEnd, s.Class, plain(s.Limit))
 		}
 	}
 	row(w, "\nPOOL\tCAPACITY\tRPS\tUTILISATION\tONE MORE REPLICA SAVES\tLIMITS")
 	for _, p := range e.Pools {
 		row(w, "%s\t%.2f\t%.2f\t%.1f%%%s\t%s a request\t%s", p.Pool, p.CapacityRps, p.Rps, 100*p.Utilisation,
-			full(p.Binds), ms(p.ReplicaGainSeconds), dash(strings.Join(p.Limits, "; ")))
+			full(p.Binds), ms(p.ReplicaGainSeconds), dash(plain(strings.Join(p.Limits, "; "))))
 	}
 }
 
