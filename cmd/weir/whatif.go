@@ -21,6 +21,7 @@ type imagined struct {
 	Before     *fleet.Plan `json:"before"`
 	After      *fleet.Plan `json:"after"`
 	MovedShare float64     `json:"movedShare"` // of the traffic that is admitted then
+	Note       string      `json:"note"`       // what else lies between the two; empty: nothing
 }
 
 // whatIfOf reads what is imagined from a query; queryOf writes it.
@@ -38,7 +39,8 @@ func queryOf(w *solver.WhatIf) url.Values {
 	return q
 }
 
-// imagineRound plans from the plan in force, with and without what is imagined.
+// imagineRound plans from the plan in force, with and without what is imagined. A held
+// plan stays as it is without.
 func imagineRound(r fleet.Round, w solver.WhatIf) (*imagined, error) {
 	if r.State == nil {
 		return nil, errNoRound
@@ -55,12 +57,21 @@ func imagineRound(r fleet.Round, w solver.WhatIf) (*imagined, error) {
 		return nil, fmt.Errorf("%w: %w", admin.ErrQuery, err)
 	}
 	plan := planBy(time.Now().Add(queryLimit))
-	before, errBefore := plan(&now)
+	before, note, errBefore := withoutChange(r, &now, plan)
 	after, errAfter := plan(then)
 	if err := errors.Join(errBefore, errAfter); err != nil {
 		return nil, err
 	}
-	return &imagined{before, after, fleet.Moved(before, after)}, nil
+	return &imagined{before, after, fleet.Moved(before, after), note}, nil
+}
+
+// withoutChange is the plan that is in force, or that one made of the state now would be.
+func withoutChange(r fleet.Round, now *fleet.State, plan func(*fleet.State) (*fleet.Plan, error)) (before *fleet.Plan, note string, err error) {
+	if r.Plan != nil && r.Plan.Status == fleet.Held {
+		return r.Plan, "NOW is the plan that is held, THEN one that would be made if plans were made again", nil
+	}
+	before, err = plan(now)
+	return before, "", err
 }
 
 func newWhatIf() *cobra.Command {
@@ -114,6 +125,9 @@ func imagineFrom(c *cobra.Command, files []string, address string, timeout time.
 
 func imaginedTable(w *tabwriter.Writer, i *imagined) {
 	b, a := i.Before, i.After
+	if i.Note != "" {
+		row(w, "%s\n", i.Note)
+	}
 	row(w, "\tNOW\tTHEN")
 	row(w, "status\t%s\t%s", b.Status, a.Status)
 	row(w, "mean latency\t%s\t%s", ms(b.MeanSeconds), ms(a.MeanSeconds))
