@@ -80,7 +80,8 @@ type snapshotClass struct {
 	Class    fleet.ClassID  `json:"class"`
 	Match    []string       `json:"match"`
 	Priority int            `json:"priority"`
-	Admitted float64        `json:"admitted"`
+	Admitted float64        `json:"admitted"` // of those that an engine can be found for
+	Serving  int            `json:"serving"`  // engines that may be given requests; 0: all get a 503
 	Pools    []snapshotPool `json:"pools"`
 }
 
@@ -141,6 +142,11 @@ func newSnapshotOf(v *fleet.View, version string) *snapshot {
 		}
 		for i := range c.Pools {
 			sc.Pools = append(sc.Pools, newSnapshotPool(&c, &c.Pools[i]))
+			for _, e := range c.Pools[i].Engines {
+				if e.Readiness.Serves() {
+					sc.Serving++
+				}
+			}
 		}
 		s.Classes = append(s.Classes, sc)
 	}
@@ -190,6 +196,9 @@ func snapshotTable(w *tabwriter.Writer, s *snapshot) {
 	row(w, "CLASS\tADMITTED\tPOOL\tSHARE\tPRIORITY\tENGINE\tWEIGHT\tHEALTH")
 	for _, c := range s.Classes {
 		class := fmt.Sprintf("%s\t%.2f%%", c.Class, 100*c.Admitted)
+		if c.Serving == 0 {
+			class = fmt.Sprintf("%s\tno engine", c.Class)
+		}
 		if len(c.Pools) == 0 {
 			row(w, "%s\tnone\t\t\t\t\t", class)
 		}
