@@ -96,6 +96,40 @@ func TestNobodyIsLeft(t *testing.T) {
 	}
 }
 
+// What a circuit breaker refuses is shed like anything else, and is not taken for an
+// engine's failure, nor that for it: a request that fails and is not tried again for want
+// of budget has the same flag.
+func TestACircuitBreakerSheds(t *testing.T) {
+	t.Parallel()
+	s := start(t, stage.Options{FleetFile: "testdata/defences.yaml"})
+	client := stage.NewClient()
+	ask := func(model string) stage.Reply {
+		return stage.Do(t.Context(), client, stage.Call{URL: s.URL("main"), Body: stage.Chat(model, "hello", false, 0)})
+	}
+	check(t, s.Admin(t.Context(), "main", "/runtime_modify?circuit_breakers.one.default.max_requests=0"))
+	eventually(t, "the breaker is open", 5*time.Second, func() bool { r := ask("one"); return r.Status != http.StatusOK })
+	r := ask("one")
+	p := mustRefuse(t, r, http.StatusTooManyRequests)
+	if p.Error.Code != "overloaded" || p.Error.Type != "rate_limit_error" || r.Header.Get("retry-after") != "5" || r.Header.Get("x-weir-shed-reason") != "breaker" {
+		t.Errorf("%v, headers %v", &r, r.Header)
+	}
+	check(t, s.Admin(t.Context(), "main", "/runtime_modify?circuit_breakers.one.default.max_requests="))
+	eventually(t, "the breaker is closed", 5*time.Second, func() bool { r := ask("one"); return r.OK() })
+
+	none := "circuit_breakers.two.default.retry_budget."
+	check(t, s.Admin(t.Context(), "main", "/runtime_modify?"+none+"budget_percent=0&"+none+"min_retry_concurrency=0"))
+	for _, e := range s.Fleet.Pool("two").Engines {
+		check(t, s.Process("engine-"+string(e)).Kill())
+	}
+	r = ask("two")
+	if p := mustRefuse(t, r, http.StatusServiceUnavailable); p.Error.Code != "engine_failed" {
+		t.Errorf("%v, want engine_failed", &r)
+	}
+	if n, err := s.Stat(t.Context(), "main", "cluster.two.upstream_rq_retry_overflow"); err != nil || n == 0 {
+		t.Errorf("%d retries were not made for want of budget (%v)", n, err)
+	}
+}
+
 // Envoy's connections to engines are probed while nothing comes, and closed before an
 // engine would close them.
 func TestConnectionsToEnginesAreKept(t *testing.T) {

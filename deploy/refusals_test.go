@@ -80,7 +80,9 @@ func TestNoEngineIsLeft(t *testing.T) {
 			if when == "at once" && r.Status == 429 {
 				status = 429 // those engines of which it is known already leave too few
 			}
-			mustRefuse(t, r, status)
+			if p := mustRefuse(t, r, status); p.Error.Code == "no_engine" && r.Header.Get("retry-after") != "5" {
+				t.Errorf("%s: %v with retry-after %q, want 5", when, &r, r.Header.Get("retry-after"))
+			}
 			if r.Took > 2*time.Second {
 				t.Errorf("%s: a 503 took %v", when, r.Took)
 			}

@@ -20,9 +20,10 @@ func localReplies() *hcmv3.LocalReplyConfig {
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
 		overloaded,
 		mapStatus(408, "the request did not arrive in time", "request_timeout"),
-		mapReply("no engine of this class is ready: retry later", "server_error", "no_engine", "UH", "NC", "UO"),
+		come(mapReply("no engine of this class is ready: retry later", "server_error", "no_engine", "UH", "NC")),
 		mapReply("the engine failed before it answered: retry", "server_error", "engine_failed", "UF", "UC", "UR", "UPE", "URX", "LR"),
 		mapReply("the engine did not answer in time", "server_error", "engine_timeout", "UT", "SI", "DT"),
+		overflown(),
 		mapStatus(413, tooLarge, tooLargeCode),
 		mapStatus(431, "the request's headers are larger than this front-end takes", "headers_too_large"),
 		mapStatus(426, "HTTP/1.0 is not spoken here: use HTTP/1.1 or HTTP/2", "http_version"),
@@ -33,6 +34,22 @@ func localReplies() *hcmv3.LocalReplyConfig {
 
 // overloadRetryAfter is in seconds: until some of what is in flight has ended.
 const overloadRetryAfter = "2"
+
+// come asks the client to come back.
+func come(m *hcmv3.ResponseMapper) *hcmv3.ResponseMapper {
+	m.HeadersToAdd = append(m.HeadersToAdd, header("retry-after", usualRetryAfter))
+	return m
+}
+
+// overflown is for requests that a circuit breaker refuses. It sheds as
+// weir-extproc does: with the same status and error. It stands behind the engines'
+// failures: one that is not tried again, for want of budget, has the flag too.
+func overflown() *hcmv3.ResponseMapper {
+	m := come(mapReply("this front-end has as many requests open as it may: retry later", "rate_limit_error", "overloaded", "UO"))
+	m.StatusCode = u32(429)
+	m.HeadersToAdd = append(m.HeadersToAdd, header(HeaderShedReason, ShedByBreaker))
+	return m
+}
 
 func mapReply(message, kind, code string, flags ...string) *hcmv3.ResponseMapper {
 	return &hcmv3.ResponseMapper{

@@ -37,7 +37,7 @@ const (
 	// itself.
 	HeaderAttempts = "x-weir-attempts"
 	// HeaderShedReason tells a client why it is asked to come again: ShedByPlan,
-	// ShedByLimit, ShedInBurst.
+	// ShedByLimit, ShedInBurst, ShedByBreaker.
 	HeaderShedReason = "x-weir-shed-reason"
 	// HeaderGateway is the routing header of another protocol, stripped as well.
 	HeaderGateway = "x-gateway-destination-endpoint"
@@ -60,6 +60,8 @@ const (
 	ShedByPlan  = "plan"  // demand exceeds what engines can serve
 	ShedByLimit = "limit" // an operator has limited the class
 	ShedInBurst = "burst" // so it does, for so short a time that no plan knows of it
+	// ShedByBreaker: an Envoy has as many requests open as it may.
+	ShedByBreaker = "breaker"
 )
 
 // Names of resources, metadata and runtime keys.

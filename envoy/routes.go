@@ -167,6 +167,7 @@ func classRoutes(c *fleet.ViewClass, match *routev3.RouteMatch, more map[string]
 func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, more map[string]any, policy *routev3.RetryPolicy) *routev3.Route {
 	route := &routev3.Route{Name: string(c.ID), Match: match, Metadata: routeMetadata(c, more)}
 	if len(c.Pools) == 0 {
+		route.ResponseHeadersToAdd = append(route.ResponseHeadersToAdd, header("retry-after", usualRetryAfter))
 		return answer(route, 503, NoEngine())
 	}
 	route.Action = &routev3.Route_Route{Route: &routev3.RouteAction{
@@ -231,8 +232,9 @@ func hashPolicies(keys []fleet.AffinityKey) []*routev3.RouteAction_HashPolicy {
 	return policies
 }
 
-// shedRetryAfter is in seconds: long enough for the plan to know of the demand.
-const shedRetryAfter = "5"
+// usualRetryAfter is in seconds, as weir-extproc has it: long enough for the plan to know
+// of the demand, or for an engine to be found.
+const usualRetryAfter = "5"
 
 // shedRoute refuses a part of a class's requests by itself while weir-extproc is
 // dead. A live one marks what it admits, so that nothing is shed twice.
@@ -246,7 +248,7 @@ func shedRoute(c fleet.ClassID, match *routev3.RouteMatch) *routev3.Route {
 		},
 	}
 	route := &routev3.Route{Match: m, ResponseHeadersToAdd: []*corev3.HeaderValueOption{
-		header("retry-after", shedRetryAfter), header(HeaderShedReason, ShedByPlan),
+		header("retry-after", usualRetryAfter), header(HeaderShedReason, ShedByPlan),
 	}}
 	return answer(route, 429, Overloaded())
 }
