@@ -51,6 +51,75 @@ func TestBrakes(t *testing.T) {
 	b.served("B", "B", 1)
 }
 
+// A limit on a class that nobody asks for holds from the first request on: one of nothing
+// lets in nobody, and a low one little more than itself.
+func TestALimitHoldsAfterIdleness(t *testing.T) {
+	t.Parallel()
+	s := start(t, stage.Options{FleetFile: "testdata/four.yaml", Edit: func(text string) string {
+		return strings.NewReplacer("\noptions:\n  demand: declared\n", "\n", "2s, 100%: 2s", "50ms, 100%: 50ms").Replace(text)
+	}})
+	b := &braking{t, s}
+	demand := func() admin.Stream {
+		var st admin.Status
+		adminPage(t, s, "/status", &st)
+		return st.FrontEnds[0].Streams[0]
+	}
+	limited := func(rps float64, effect string) {
+		t.Helper()
+		eventually(t, "nobody asks for the class", 60*time.Second, func() bool {
+			d := demand()
+			return d.Source == fleet.SourceArrivals && d.DemandRps < 0.01
+		})
+		b.weir("limit", fmt.Sprintf("chat=%g", rps))
+		eventually(t, "the limit is in force", 10*time.Second, func() bool {
+			var brakes admin.Brakes
+			adminPage(t, s, "/brakes", &brakes)
+			return len(brakes.Brakes) == 1 && strings.Contains(brakes.Brakes[0].Effect, effect) && b.taken()
+		})
+	}
+	b.lowLimit(limited)
+	limited(0, "refuses nothing")
+	eventually(t, "the gate is shut", 5*time.Second, func() bool {
+		return number(t, page(t, s.AdminAddress("extproc-main"), "/metrics"), `weir_extproc_gate_refused{class="chat"}`) == 1
+	})
+	for i, r := range doAll(t, s, names("none", 40)) {
+		mustRefuse(t, r, 429)
+		if why := r.Header.Get("x-weir-shed-reason"); why != "limit" {
+			t.Errorf("request %d was refused for %q, want limit", i, why)
+		}
+	}
+}
+
+// lowLimit asks for ten times a low limit, one request after the other.
+func (b *braking) lowLimit(limited func(rps float64, effect string)) {
+	b.t.Helper()
+	const rps, seconds, n = 2, 10, 200
+	limited(rps, "refuses nothing")
+	client, served := stage.NewClient(), 0
+	tick := time.NewTicker(seconds * time.Second / n)
+	defer tick.Stop()
+	for i := range n {
+		<-tick.C
+		r := stage.Do(b.t.Context(), client, chatCall(b.stage.URL("main"), fmt.Sprint("low-", i)))
+		if r.OK() {
+			served++
+			continue
+		}
+		mustRefuse(b.t, r, 429)
+		if why := r.Header.Get("x-weir-shed-reason"); why != "limit" {
+			b.t.Errorf("request %d was refused for %q, want limit", i, why)
+		}
+	}
+	// What comes before the gate has looked, each quarter of a second, is let in beside.
+	b.t.Logf("%d of %d were served in %d s under a limit of %d RPS", served, n, seconds, rps)
+	if most := rps*seconds + 0.25*n/seconds + 4*math.Sqrt(rps*seconds); float64(served) > most {
+		b.t.Errorf("%d requests were served, at most %.0f may be", served, most)
+	}
+	if served == 0 {
+		b.t.Error("nobody was served")
+	}
+}
+
 // braking is a stage whose operator uses the brakes.
 type braking struct {
 	t     *testing.T

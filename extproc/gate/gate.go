@@ -106,6 +106,9 @@ type Gate struct {
 type verdict struct {
 	part  [kinds][Buckets]float64
 	cause Cause
+	// told is why those are refused who are: the cause, and of a gate that opens the last
+	// one, until all may enter.
+	told Cause
 }
 
 // shown is what a gate tells of itself, as bits of floats.
@@ -119,7 +122,7 @@ func (g *Gate) Admit(tenant uint64, kind Kind, draw, planned float64) (bool, Cau
 	g.asked[kind][bucket].Add(1)
 	part, cause := planned, Plan
 	if v := g.verdict.Load(); v != nil {
-		part, cause = v.part[kind][bucket], v.cause
+		part, cause = v.part[kind][bucket], v.told
 	}
 	if draw >= part {
 		return false, cause
@@ -155,7 +158,11 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 	if cause == Open {
 		ofOngoing, ofAll = math.Inf(1), math.Inf(1)
 	}
-	g.judge(&verdict{cause: cause}, ofOngoing, ofAll, l.unasked(), seconds, last)
+	told := cause
+	if cause == Open {
+		told = last.told
+	}
+	g.judge(&verdict{cause: cause, told: told}, ofOngoing, ofAll, l.unasked(), seconds, last)
 }
 
 // windowOf is the time constant where so much can be served.

@@ -210,6 +210,13 @@ func TestAnOperatorsLimit(t *testing.T) {
 		if _, cause := g.Admit(0, Fresh, 0.9999, 1); cause != Limited {
 			t.Errorf("refused for cause %d, want the limit", cause)
 		}
+		// While it opens, the cause that shut it is told.
+		g.Step(250*time.Millisecond, Limit{1, 1000, 0, true})
+		if ok, cause := g.Admit(0, Fresh, 0.9999, 1); !ok && cause != Limited {
+			t.Errorf("refused for cause %d while the gate opens, want the limit", cause)
+		} else if ok && ceiling == 0 {
+			t.Error("a gate that was shut opens at once")
+		}
 	}
 }
 
