@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -45,13 +47,66 @@ var (
 	errNoJSON    = errors.New("send application/json")
 )
 
-// decode reads an order, strictly: a field that nobody knows is a mistake, and so is
-// what stands behind the order.
+// decode reads an order into a struct, strictly: a key that nobody knows is a mistake, in
+// other letter case too, and so is one that comes twice, and what stands behind the order.
 func decode(body []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := checkKeysOf(body, keysOf(into)); err != nil {
 		return err
+	}
+	var wrong *json.UnmarshalTypeError
+	switch err := json.Unmarshal(body, into); {
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%s: it cannot be a %s", wrong.Field[strings.LastIndex(wrong.Field, ".")+1:], wrong.Value)
+	case err != nil:
+		return fmt.Errorf("the body is not JSON: %w", err)
+	}
+	return nil
+}
+
+// keysOf are the keys of a struct's JSON.
+func keysOf(into any) []string {
+	var keys []string
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(into).Elem()) {
+		if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// checkKeysOf says what is wrong with the keys of the one object that a body must be. Go's
+// own reader takes keys in any letter case, and of two the last.
+func checkKeysOf(body []byte, known []string) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return errors.New("the body is empty: send a JSON object")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err == nil && t != json.Delim('{') {
+		return errors.New("the body is no JSON object")
+	} else if err != nil {
+		return fmt.Errorf("the body is not JSON: %w", err)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		key, err := d.Token()
+		var value json.RawMessage
+		if err == nil {
+			err = d.Decode(&value)
+		}
+		if err != nil {
+			return fmt.Errorf("the body is not JSON: %w", err)
+		}
+		name, _ := key.(string)
+		switch {
+		case !slices.Contains(known, name):
+			return fmt.Errorf("unknown key %.100q: write any of %s", name, strings.Join(known, ", "))
+		case seen[name]:
+			return fmt.Errorf("the key %q comes twice", name)
+		}
+		seen[name] = true
+	}
+	if _, err := d.Token(); err != nil {
+		return fmt.Errorf("the body is not JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is more behind the order")

@@ -84,7 +84,7 @@ func TestOrdersAreStrict(t *testing.T) {
 	for body, want := range map[string]string{
 		``:                     "send {",
 		`nearest`:              "send {",
-		`{"polcy": "nearest"}`: "unknown field",
+		`{"polcy": "nearest"}`: `unknown key "polcy": write any of policy, shadow`,
 		`{"policy": 3}`:        "send {",
 		`[]`:                   "send {",
 		`{"policy": "even"}{}`: "more behind the order",

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -62,9 +63,28 @@ func (s Store) Lock() error {
 		return fmt.Errorf("state directory %s: lock: %w", s.Dir, err)
 	}
 	if err := syscall.Flock(lock, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return errors.Join(fmt.Errorf("state directory %s: another control plane keeps its plans there (%w)", s.Dir, err), syscall.Close(lock))
+		return errors.Join(fmt.Errorf("state directory %s: another control plane%s keeps its plans there: end that one, or give this one another --state (%w)",
+			s.Dir, holder(lock), err), syscall.Close(lock))
 	}
-	return nil // the kernel frees it with the process
+	// Who has it is for people alone: the lock itself the kernel frees with the process.
+	if err := syscall.Ftruncate(lock, 0); err == nil {
+		_, _ = syscall.Pwrite(lock, []byte(strconv.Itoa(os.Getpid())), 0)
+	}
+	return nil
+}
+
+// holder names the process that has a lock, as far as it is known.
+func holder(lock int) string {
+	text := make([]byte, 20)
+	n, err := syscall.Pread(lock, text, 0)
+	if err != nil {
+		return ""
+	}
+	pid, err := strconv.Atoi(string(text[:n]))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", pid)
 }
 
 // Read reads what was saved last and changes nothing. Where nothing was, the error is

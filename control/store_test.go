@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -134,7 +135,8 @@ func TestOneControlPlaneKeepsItsPlansHere(t *testing.T) {
 	if err := s.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Lock(); err == nil || !strings.Contains(err.Error(), "another control plane keeps its plans there") {
+	want := fmt.Sprintf("state directory %s: another control plane (process %d) keeps its plans there: end that one, or give this one another --state", s.Dir, os.Getpid())
+	if err := s.Lock(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the second Lock = %v, want one that says who has it", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 )
@@ -31,8 +30,13 @@ const (
 	MaxBrakes = 100
 	// MaxBrakeTime is how long a brake may be put on for: it is renewed, not forgotten.
 	MaxBrakeTime = 24 * time.Hour
-	maxOwner     = 100 // bytes
-	maxNote      = 300 // bytes
+	// Beyond these a number is a slip: smaller ones Envoy cannot tell from 0, and larger
+	// ones nobody serves.
+	leastPin              = 1e-4
+	leastLimit, mostLimit = 1e-3, 1e7 // RPS
+
+	maxOwner = 100 // bytes
+	maxNote  = 300 // bytes
 )
 
 // ErrBrake is what an error wraps that says why a brake cannot be put on or taken off
@@ -134,11 +138,11 @@ func (b *Brake) Sound() error {
 	m.want("engine", b.Engine != "", b.Kind == BrakeDrain && b.Pool == "")
 	m.want("front-end", b.FrontEnd != "", b.Kind == BrakePin)
 	m.want("class", b.Class != "", b.Kind == BrakeLimit || b.Kind == BrakePin && b.Class != "")
-	if !(b.Share >= 0 && b.Share <= 1) || b.Share != 0 && b.Kind != BrakePin {
-		m.add("share %v: want 0 to 1, of a pin", b.Share)
+	if b.Share != 0 && (b.Kind != BrakePin || !within(b.Share, leastPin, 1)) {
+		m.add("share %v: want 0, or %v to 1, of a pin", b.Share, leastPin)
 	}
-	if !(b.Rps >= 0 && b.Rps <= math.MaxFloat64) || b.Rps != 0 && b.Kind != BrakeLimit {
-		m.add("%v RPS: want a finite number, at least 0, of a limit", b.Rps)
+	if b.Rps != 0 && (b.Kind != BrakeLimit || !within(b.Rps, leastLimit, mostLimit)) {
+		m.add("%v RPS: want 0, or %v to %.0f, of a limit", b.Rps, leastLimit, mostLimit)
 	}
 	if d := b.Until.Sub(b.Since); !(d > 0 && d <= MaxBrakeTime) {
 		m.add("for %v: want more than 0 and %v at most; a brake can be renewed", d, MaxBrakeTime)
@@ -151,6 +155,9 @@ func (b *Brake) Sound() error {
 	}
 	return errors.Join(m.errs...)
 }
+
+// within says whether x is a number in those bounds.
+func within(x, least, most float64) bool { return x >= least && x <= most }
 
 // WithBrake returns brakes with one more, in order; one on the same target is replaced.
 func WithBrake(brakes []Brake, b Brake) []Brake {

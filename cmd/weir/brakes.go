@@ -90,7 +90,7 @@ func ordering(use, short string, of read) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: args(strings.Fields(use)[1:]...)}
 	format := outputFlag(c)
 	c.Flags().StringVar(&address, "admin", adminAddress, "`host:port` of the control plane's admin API")
-	c.Flags().DurationVar(&timeout, "timeout", 15*time.Second, "how long to wait for the control plane")
+	timeoutFlag(c, &timeout, 15*time.Second, "the control plane")
 	c.RunE = func(c *cobra.Command, a []string) error {
 		o, err := of(a)
 		if err != nil {
@@ -127,7 +127,7 @@ func newBrakes() *cobra.Command {
 	c := &cobra.Command{Use: "brakes", Short: "Show the brakes in force: drains, freezes, pins and limits", Args: args()}
 	format := outputFlag(c)
 	c.Flags().StringVar(&address, "admin", adminAddress, "`host:port` of the control plane's admin API")
-	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the control plane")
+	timeoutFlag(c, &timeout, 5*time.Second, "the control plane")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		defer cancel()

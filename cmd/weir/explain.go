@@ -88,7 +88,13 @@ func newExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain",
 		Short: "Say why a plan is as it is",
-		Args:  cobra.NoArgs,
+		Args: func(c *cobra.Command, a []string) error {
+			if len(a) > 0 {
+				return usage("there is no %q to explain: run 'weir explain plan'", a[0])
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newExplainPlan())
 	return c
@@ -103,7 +109,7 @@ func newExplainPlan() *cobra.Command {
 		Args:  cobra.MaximumNArgs(1),
 	}
 	c.Flags().StringVar(&from, "admin", adminAddress, "`host:port` of the control plane's admin API")
-	c.Flags().DurationVar(&timeout, "timeout", queryTimeout, "how long to wait for the control plane")
+	timeoutFlag(c, &timeout, queryTimeout, "the control plane")
 	c.Flags().StringVar(&frontEnd, "front-end", "", "only of this front-end")
 	c.Flags().StringVar(&class, "class", "", "only of this class")
 	format := outputFlag(c)

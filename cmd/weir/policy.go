@@ -40,7 +40,7 @@ policy in force and is only compared. Ask on the control plane's own machine.`,
 	format := outputFlag(c)
 	c.Flags().StringVar(&address, "admin", adminAddress, "`host:port` of the control plane's admin API")
 	c.Flags().StringVar(&shadow, "shadow", "", "have `NAME` plan in the shadow; none: no policy")
-	c.Flags().DurationVar(&timeout, "timeout", 15*time.Second, "how long to wait for the control plane")
+	timeoutFlag(c, &timeout, 15*time.Second, "the control plane")
 	c.RunE = func(c *cobra.Command, a []string) error {
 		var order admin.PolicyOrder
 		if len(a) > 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
@@ -36,6 +37,30 @@ func (o *output) Set(format string) error {
 		return nil
 	}
 	return fmt.Errorf("unknown output format %q: write table, json or yaml", format)
+}
+
+// patience is for how long somebody waits. None at all is told before anything is done.
+type patience time.Duration
+
+// timeoutFlag adds --timeout to a command.
+func timeoutFlag(c *cobra.Command, timeout *time.Duration, usual time.Duration, what string) {
+	*timeout = usual
+	c.Flags().Var((*patience)(timeout), "timeout", "how long to wait for "+what)
+}
+
+func (p *patience) String() string { return time.Duration(*p).String() }
+
+// Type is what help calls the values.
+func (p *patience) Type() string { return "duration" }
+
+// Set implements pflag's Value.
+func (p *patience) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%q: want a time above 0, like 5s", text)
+	}
+	*p = patience(d)
+	return nil
 }
 
 // show prints a value as a table for people, or as JSON or YAML for programs.

@@ -39,7 +39,7 @@ func newServe() *cobra.Command {
 			}
 			l, err := net.Listen("tcp", address)
 			if err != nil {
-				return fmt.Errorf("--xds: %w", err)
+				return fmt.Errorf("--xds: %w: is another weir serve running?", err)
 			}
 			log.Info("serving xDS", zap.Stringer("listen", l.Addr()), zap.String("fleet", a[0]))
 			asked, err := admin.Listen(adminAt)

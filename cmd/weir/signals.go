@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,9 +34,10 @@ have counted.`,
 		Args: args("URL"),
 	}
 	output := outputFlag(c)
-	timeout := c.Flags().Duration("timeout", scrape.Timeout, "how long to wait for the page")
+	var timeout time.Duration
+	timeoutFlag(c, &timeout, scrape.Timeout, "the page")
 	c.RunE = func(c *cobra.Command, a []string) error {
-		ctx, cancel := context.WithTimeout(c.Context(), *timeout)
+		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		defer cancel()
 		page, err := probe(ctx, a[0])
 		if err != nil {

@@ -29,7 +29,7 @@ func newSnapshot() *cobra.Command {
 	format := outputFlag(c)
 	c.Flags().StringVar(&frontEnd, "front-end", "", "`name` of the front-end")
 	c.Flags().StringVar(&target, "xds", "127.0.0.1:18000", "`host:port` of the control plane")
-	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the control plane")
+	timeoutFlag(c, &timeout, 5*time.Second, "the control plane")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if frontEnd == "" {
 			return usage("snapshot needs --front-end")

@@ -32,7 +32,7 @@ not answer.`,
 	}
 	format := outputFlag(c)
 	c.Flags().StringVar(&address, "admin", adminAddress, "`host:port` of the control plane's admin API")
-	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the control plane")
+	timeoutFlag(c, &timeout, 5*time.Second, "the control plane")
 	c.Flags().BoolVar(&signals, "signals", false, "show what is believed of engines, demand and network: by what error, how old and from where")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(c.Context(), timeout)

@@ -87,7 +87,7 @@ func newWhatIf() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 	}
 	c.Flags().StringVar(&from, "admin", adminAddress, "`host:port` of the control plane's admin API")
-	c.Flags().DurationVar(&timeout, "timeout", queryTimeout, "how long to wait for the control plane")
+	timeoutFlag(c, &timeout, queryTimeout, "the control plane")
 	c.Flags().StringArrayVar(&w.Drain, "drain", nil, "`POOL` serves nobody")
 	c.Flags().StringArrayVar(&w.Lose, "lose", nil, "`REGION` is lost with all its pools")
 	c.Flags().StringArrayVar(&w.Demand, "demand", nil, "`FRONTEND=+30%`, or FRONTEND/CLASS=120rps")
