@@ -53,7 +53,11 @@ func (r *reader) discovery(n node, pool string) *fleet.Discovery {
 		return d
 	}
 	m.foreign(d.Kind)
-	d.Every = m.at("every").duration(everyOf(d.Kind), minEvery, maxEvery)
+	every := m.at("every")
+	d.Every = every.duration(everyOf(d.Kind), minEvery, maxEvery)
+	if every.present() && d.Kind != fleet.DiscoverFile {
+		d.AtMost = d.Every
+	}
 	if a, ok := m.at("resolver").optionalAddress(); ok {
 		d.Resolver = a.String()
 	}
@@ -147,7 +151,7 @@ func (r *reader) unshared(at node, d fleet.Discovery, pool string) {
 	if d.Where == "" {
 		return
 	}
-	d.Every, d.Drain, d.Doubt = 0, 0, 0
+	d.Every, d.AtMost, d.Drain, d.Doubt = 0, 0, 0, 0
 	if owner, taken := r.sources[d]; taken {
 		at.wrong("give each pool a source of its own", "pool %q has this source already", owner)
 		return

@@ -26,7 +26,7 @@ func TestDiscovery(t *testing.T) {
 			Kind: fleet.DiscoverDNS, Where: "vllm.test", Port: 8000, Resolver: "10.0.0.10:53", Every: 10 * time.Second, Drain: 2 * time.Minute, Doubt: time.Minute,
 		},
 		"{dns: vllm.test.:8000, every: 1m}": {
-			Kind: fleet.DiscoverDNS, Where: "vllm.test.", Port: 8000, Every: time.Minute, Drain: 2 * time.Minute, Doubt: time.Minute,
+			Kind: fleet.DiscoverDNS, Where: "vllm.test.", Port: 8000, Every: time.Minute, AtMost: time.Minute, Drain: 2 * time.Minute, Doubt: time.Minute,
 		},
 		"{srv: _http._tcp.vllm.test}": {
 			Kind: fleet.DiscoverSRV, Where: "_http._tcp.vllm.test", Every: 10 * time.Second, Drain: 2 * time.Minute, Doubt: time.Minute,

@@ -25,6 +25,7 @@ type Discovery struct {
 	Port     uint16        // dns: of every engine
 	Resolver string        // dns, srv: "ip:port" of the name server; empty: the system's
 	Every    time.Duration // between two looks, where nobody tells when the answer changes
+	AtMost   time.Duration // dns, srv: no answer is good for longer, whatever its TTL; 0: than five minutes
 	Drain    time.Duration // an engine that leaves has so long for the requests that it has
 	Doubt    time.Duration // an answer without engines must last so long to be believed
 }

@@ -248,14 +248,18 @@ func TestANameIsFollowed(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	for _, test := range []struct{ good, every, want time.Duration }{
-		{0, 10 * time.Second, 10 * time.Second},
-		{time.Millisecond, 10 * time.Second, minGood},
-		{time.Minute, 10 * time.Second, time.Minute},
-		{24 * time.Hour, 10 * time.Second, maxGood},
+	for _, test := range []struct{ good, atMost, want time.Duration }{
+		{0, 0, 10 * time.Second},
+		{time.Millisecond, 0, minGood},
+		{time.Minute, 0, time.Minute},
+		{24 * time.Hour, 0, maxGood},
+		{600 * time.Second, 2 * time.Second, 2 * time.Second},
+		{3 * time.Second, time.Hour, 3 * time.Second},
+		{24 * time.Hour, time.Hour, maxGood},
 	} {
-		if got := pause(test.good, test.every); got != test.want {
-			t.Errorf("pause(%v, %v) = %v, want %v", test.good, test.every, got, test.want)
+		source := fleet.Discovery{Every: 10 * time.Second, AtMost: test.atMost}
+		if got := pause(test.good, &source); got != test.want {
+			t.Errorf("pause(%v) at most %v = %v, want %v", test.good, test.atMost, got, test.want)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (n *Finder) poll(ctx context.Context, t task, ask look) {
 		}
 		said.note(len(engines), err)
 		n.report(Answer{Pool: t.pool, Source: t.source, Engines: engines, Err: err})
-		timer.Reset(pause(good, t.source.Every))
+		timer.Reset(pause(good, &t.source))
 	}
 }
 
@@ -137,18 +137,23 @@ func (n *Finder) ask(ctx context.Context, ask look) ([]fleet.EngineID, time.Dura
 	return ask(ctx)
 }
 
-// Answers that say for how long they are good are believed within these.
+// Answers that say for how long they are good are believed within these, and no longer
+// than the fleet file says.
 const (
 	minGood = time.Second
 	maxGood = 5 * time.Minute
 )
 
 // pause is the time to the next look.
-func pause(good, every time.Duration) time.Duration {
+func pause(good time.Duration, source *fleet.Discovery) time.Duration {
 	if good == 0 {
-		return every
+		return source.Every
 	}
-	return min(max(good, minGood), maxGood)
+	most := maxGood
+	if source.AtMost > 0 {
+		most = min(most, source.AtMost)
+	}
+	return min(max(good, minGood), most)
 }
 
 // saying logs what a source says, when it changes.
