@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http/httptest"
 	"strings"
@@ -95,6 +96,24 @@ func TestFetchStatus(t *testing.T) {
 	want.Attention = got.Attention
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+func TestAskReady(t *testing.T) {
+	o := testOptions()
+	var why error
+	o.Ready = func() error { return why }
+	server := httptest.NewServer(Handler(o))
+	defer server.Close()
+	at := strings.TrimPrefix(server.URL, "http://")
+	if err := AskReady(t.Context(), at); err != nil {
+		t.Errorf("ready: %v", err)
+	}
+	why = errors.New("no plan yet")
+	for address, says := range map[string]string{at: "503 Service Unavailable: {", "127.0.0.1:1": "refused", "a b": "want host:port"} {
+		if err := AskReady(t.Context(), address); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: error %v, want %q in it", address, err, says)
+		}
 	}
 }
 

@@ -53,6 +53,27 @@ func send(ctx context.Context, address, path string, order, into any) error {
 	return exchange(address, request, into)
 }
 
+// AskReady asks the process whose admin API is at "host:port", weir or weir-extproc,
+// whether it is ready, and returns why it is not.
+func AskReady(ctx context.Context, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return fmt.Errorf("admin API %q: want host:port: %w", address, err)
+	}
+	direct := &http.Transport{}
+	defer direct.CloseIdleConnections()
+	response, err := (&http.Client{Transport: direct}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	why, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // the status alone says enough
+	return fmt.Errorf("%s answers %s: %s", address, response.Status, bytes.TrimSpace(why))
+}
+
 // exchange makes a request and reads its answer.
 func exchange(address string, request *http.Request, into any) error {
 	direct := &http.Transport{} // no proxy stands before a control plane

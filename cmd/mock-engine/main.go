@@ -41,7 +41,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "mock-engine: %v\n", err)
 		return 2
 	}
-	if err := serve(ctx, o, stdout); err != nil {
+	work := serve
+	if o.ready {
+		work = askReady
+	}
+	if err := work(ctx, o, stdout); err != nil {
 		fmt.Fprintf(stderr, "mock-engine: %v\n", err)
 		return 1
 	}
@@ -64,6 +68,25 @@ func serve(ctx context.Context, o options, stdout io.Writer) error {
 	engine := newEngine(o, journal)
 	fmt.Fprintf(stdout, "listening on %s\n", listener.Addr())
 	return errors.Join(serveUntil(ctx, listener, engine), journal.Close())
+}
+
+// askReady asks the engine at an address, for a bounded time.
+func askReady(ctx context.Context, o options, _ io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.listen+"/health", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s is not ready: %s", o.listen, response.Status)
+	}
+	return nil
 }
 
 // serveUntil stops at the end of ctx: health checks fail at once, requests in

@@ -30,6 +30,7 @@ type options struct {
 	loadTime   time.Duration // from the start until the engine is ready
 	faults     *faults       // that it starts with
 	delays     delays
+	ready      bool // ask another engine instead of serving
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -63,6 +64,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return err
 	})
 	f.Func("delay", "`SOURCE=TIME`, comma-separated or repeated: round trip to clients of an IP address or CIDR", o.delays.add)
+	f.BoolVar(&o.ready, "ready", false, "do not serve, but ask the engine at --listen whether it is ready: exit code 0 or 1; for health checks")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

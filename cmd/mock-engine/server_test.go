@@ -66,6 +66,23 @@ func TestRunServesAndStops(t *testing.T) {
 	}
 }
 
+func TestReady(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags []string
+		code  int
+	}{"ready": {nil, 0}, "loading": {[]string{"--load-time=1h"}, 1}} {
+		t.Run(name, func(t *testing.T) {
+			address, _, _ := start(t, c.flags...)
+			if code := run(t.Context(), []string{"--ready", "--listen=" + address}, io.Discard, io.Discard); code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+		})
+	}
+	if code := run(t.Context(), []string{"--ready", "--listen=127.0.0.1:1"}, io.Discard, io.Discard); code != 1 {
+		t.Errorf("nobody there: exit code %d, want 1", code)
+	}
+}
+
 // feed is a journal's file that hands its lines to a test.
 type feed chan string
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -34,6 +35,16 @@ func serveAdmin(ctx context.Context, l net.Listener, p *parts, client *xds.Clien
 		return err
 	}
 	return admin.Serve(ctx, l, admin.Handler(admin.Options{Metrics: metrics, Ready: func() error { return ready(p.server) }}))
+}
+
+// askTimeout bounds a health check.
+const askTimeout = 5 * time.Second
+
+// askReady asks the weir-extproc whose admin API is at an address.
+func askReady(ctx context.Context, o options) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return admin.AskReady(ctx, o.admin)
 }
 
 func ready(server *extproc.Server) error {

@@ -45,10 +45,17 @@ func TestAdmin(t *testing.T) {
 	}
 	ask("/healthz", 200, "alive")
 	ask("/readyz", 503, "nothing was heard of the control plane")
+	o := options{admin: l.Addr().String()}
+	if err := askReady(t.Context(), o); err == nil || !strings.Contains(err.Error(), "nothing was heard of the control plane") {
+		t.Errorf("asked whether it is ready: %v", err)
+	}
 	ask("/metrics", 200, "weir_extproc_serving 0")
 	ask("/status", 404, "/healthz, /readyz, /metrics")
 	parts.server.Swap(extproc.NewTable(&fleet.View{}))
 	ask("/readyz", 200, "ready")
+	if err := askReady(t.Context(), o); err != nil {
+		t.Errorf("asked whether it is ready: %v", err)
+	}
 	ask("/metrics", 200, "weir_extproc_serving 1")
 
 	cancel()

@@ -49,6 +49,15 @@ func TestListenRemovesNothingElse(t *testing.T) {
 	}
 }
 
+func TestParseReady(t *testing.T) {
+	if o, err := parse([]string{"--ready", "--admin", "127.0.0.1:18002"}); err != nil || !o.ready {
+		t.Errorf("ready %v, %v", o.ready, err)
+	}
+	if _, err := parse([]string{"--ready"}); err == nil || !strings.Contains(err.Error(), "needs --admin") {
+		t.Errorf("without an address: %v", err)
+	}
+}
+
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct{ xds, listen, want string }{
 		"addresses":       {"10.0.0.1:18000", "127.0.0.1:9000", ""},

@@ -32,6 +32,7 @@ type options struct {
 	frontEnd, nodeID, xds, listen, admin string
 	slowAfter                            time.Duration
 	bodyBudgetMiB                        int64
+	ready                                bool // ask another process instead of serving
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -47,7 +48,11 @@ func run(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, o); err != nil {
+	work := serve
+	if o.ready {
+		work = askReady
+	}
+	if err := work(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "weir-extproc:", err)
 		return 1
 	}
@@ -63,11 +68,18 @@ func parse(args []string) (o options, err error) {
 	f.StringVar(&o.admin, "admin", "", "`ip:port` of the admin API; empty: none")
 	f.DurationVar(&o.slowAfter, "slow-after", outcome.DefaultSlowAfter, "`time` after which an attempt without a first token is slow; more than a second")
 	f.Int64Var(&o.bodyBudgetMiB, "body-budget", extproc.DefaultBudget>>20, "`MiB` of request bodies to hold at once: beyond them a request is decided by its headers alone, or gets a 503 that asks it to come again")
+	f.BoolVar(&o.ready, "ready", false, "do not serve, but ask the weir-extproc whose admin API is at --admin whether it is ready: exit code 0 or 1; for health checks")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q: there are flags only", f.Arg(0))
+	}
+	if o.ready && o.admin != "" {
+		return o, nil // nothing is served
+	}
+	if o.ready {
+		return o, errors.New("--ready needs --admin")
 	}
 	if o.frontEnd == "" || o.nodeID == "" || o.xds == "" || o.listen == "" {
 		return o, errors.New("needs --front-end, --node-id, --xds and --listen")

@@ -20,7 +20,7 @@ var errAttention = errors.New("attention")
 func newStatus() *cobra.Command {
 	var address string
 	var timeout time.Duration
-	var signals bool
+	var signals, ready bool
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show whether all is well, and what is not",
@@ -34,9 +34,13 @@ not answer.`,
 	c.Flags().StringVar(&address, "admin", adminAddress, "`host:port` of the control plane's admin API")
 	timeoutFlag(c, &timeout, 5*time.Second, "the control plane")
 	c.Flags().BoolVar(&signals, "signals", false, "show what is believed of engines, demand and network: by what error, how old and from where")
+	c.Flags().BoolVar(&ready, "ready", false, "show nothing: exit code 0 if a plan is published, else 1; for health checks")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		defer cancel()
+		if ready {
+			return admin.AskReady(ctx, address)
+		}
 		if signals {
 			b, err := admin.FetchBeliefs(ctx, address)
 			if err != nil {
