@@ -1,6 +1,9 @@
 package main
 
 import (
+	"io"
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"weir/envoy"
@@ -9,7 +12,7 @@ import (
 func newBootstrap() *cobra.Command {
 	var l envoy.Local
 	var static bool
-	var state string
+	var state, output string
 	var heapMiB uint64
 	c := &cobra.Command{
 		Use:   "bootstrap --front-end NAME --node-id ID --xds ADDR --extproc ADDR|SOCKET",
@@ -27,8 +30,7 @@ func newBootstrap() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = c.OutOrStdout().Write(text)
-			return err
+			return deliver(c.OutOrStdout(), output, text)
 		},
 	}
 	c.Flags().StringVar((*string)(&l.FrontEnd), "front-end", "", "`name` of the front-end in the fleet file")
@@ -40,7 +42,17 @@ func newBootstrap() *cobra.Command {
 	c.Flags().Uint32Var(&l.MaxConnections, "max-connections", envoy.DefaultMaxConnections, "`number` of clients' connections at once")
 	c.Flags().BoolVar(&static, "static", false, "print one complete file of the last plan, which needs no control plane")
 	c.Flags().StringVar(&state, "state", "", "state `directory` of the control plane that made the plan, for --static")
+	c.Flags().StringVar(&output, "output", "", "`file` to write instead of standard output: where there is no shell to redirect it, as in a container")
 	return c
+}
+
+// deliver writes a file's text, or prints it where no file is named.
+func deliver(out io.Writer, file string, text []byte) error {
+	if file != "" {
+		return os.WriteFile(file, text, 0o644)
+	}
+	_, err := out.Write(text)
+	return err
 }
 
 // maxHeapMiB is beyond any machine: more is a slip.

@@ -33,12 +33,18 @@ func version() string {
 	return strings.Join(parts, ", ")
 }
 
+// builtFrom is the commit, by the linker's word: for builds outside a checkout, as of
+// images.
+var builtFrom string
+
 func revision(settings []debug.BuildSetting) string {
 	said := map[string]string{}
 	for _, s := range settings {
 		said[s.Key] = s.Value
 	}
 	switch {
+	case said["vcs.revision"] == "" && builtFrom != "":
+		return "revision " + builtFrom
 	case said["vcs.revision"] == "":
 		return "unknown revision"
 	case said["vcs.modified"] == "true":

@@ -18,4 +18,9 @@ func TestRevision(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
+	builtFrom = "77aa"
+	defer func() { builtFrom = "" }()
+	if got := revision(nil); got != "revision 77aa" {
+		t.Errorf("by the linker's word: %q", got)
+	}
 }
