@@ -37,7 +37,9 @@ const (
 	servers = protos + " github.com/envoyproxy/go-control-plane/pkg google.golang.org/grpc google.golang.org/genproto/googleapis/rpc" +
 		" go.uber.org/zap golang.org/x/sync " + metrics
 	metrics = "github.com/prometheus/client_golang"
-	command = metrics + " github.com/spf13/cobra github.com/goccy/go-yaml google.golang.org/grpc go.uber.org/zap golang.org/x/sync"
+	// The client of all kinds of object (client-go/kubernetes) is left out for its size.
+	kubernetes = "k8s.io/api/core/v1 k8s.io/api/discovery/v1 k8s.io/apimachinery/pkg k8s.io/client-go/rest k8s.io/client-go/tools k8s.io/klog/v2"
+	command    = metrics + " github.com/spf13/cobra github.com/goccy/go-yaml google.golang.org/grpc go.uber.org/zap golang.org/x/sync"
 
 	// testTools are what any test may import.
 	testTools = "github.com/google/go-cmp pgregory.net/rapid github.com/rogpeppe/go-internal go.uber.org/zap"
@@ -50,7 +52,7 @@ var rooms = map[string]room{
 	"config":            {ours: "fleet", modules: "github.com/goccy/go-yaml"},
 	"signals":           {ours: "fleet signals/dialect signals/scrape", modules: "go.uber.org/zap golang.org/x/sync " + metrics, tests: "config"},
 	"signals/dialect":   {tests: "*"},
-	"signals/discover":  {ours: "fleet", modules: "go.uber.org/zap golang.org/x/net/dns/dnsmessage " + metrics, tests: "*"},
+	"signals/discover":  {ours: "fleet", modules: "go.uber.org/zap golang.org/x/net/dns/dnsmessage " + kubernetes + " " + metrics, tests: "*"},
 	"signals/scrape":    {ours: "fleet signals/dialect", modules: "go.uber.org/zap " + metrics, tests: "signals"},
 	"solver":            {ours: "fleet solver/lp", tests: "config solver/clp"},
 	"solver/lp":         {tests: "solver/clp"},

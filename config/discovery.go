@@ -14,10 +14,13 @@ import (
 
 // What holds of a source where the file says nothing.
 const (
-	// A look at a file costs nothing, and a leaving engine should be told soon.
-	defaultFileEvery = time.Second
+	// A look at a file costs nothing, and an engine that left should get nothing a probe
+	// interval later.
+	defaultFileEvery = 500 * time.Millisecond
 	// Name servers ask to be asked no oftener than their TTL, where they are known.
 	defaultDNSEvery = 10 * time.Second
+	// Kubernetes tells when something changes; so often what holds is said again.
+	kubernetesEvery = 10 * time.Second
 	// Most answers end in it; what lasts longer goes on at the engine, unseen.
 	defaultDrain = 2 * time.Minute
 	// A list that is empty for a moment is nearly always a mistake, and takes a pool
@@ -29,10 +32,11 @@ const (
 )
 
 // discoverers are the kinds of source that a pool may have.
-var discoverers = []string{string(fleet.DiscoverFile), string(fleet.DiscoverDNS), string(fleet.DiscoverSRV)}
+var discoverers = []string{string(fleet.DiscoverFile), string(fleet.DiscoverDNS), string(fleet.DiscoverSRV), string(fleet.DiscoverKubernetes)}
 
 // ownKeys are those that only some kinds of source have.
 var ownKeys = map[string][]fleet.DiscoveryKind{
+	"every":    {fleet.DiscoverFile, fleet.DiscoverDNS, fleet.DiscoverSRV},
 	"resolver": {fleet.DiscoverDNS, fleet.DiscoverSRV},
 }
 
@@ -77,7 +81,7 @@ func (m mapping) source(d *fleet.Discovery) (at node) {
 			continue
 		}
 		d.Kind, at = fleet.DiscoveryKind(kind), n
-		d.Where, d.Port = n.whereabouts(d.Kind)
+		n.whereabouts(d)
 	}
 	if d.Kind == "" {
 		m.wrong("add "+strings.Join(discoverers, ", ")+", or list the engines", "it names no source of engines")
@@ -95,25 +99,30 @@ func (m mapping) foreign(kind fleet.DiscoveryKind) {
 }
 
 func everyOf(kind fleet.DiscoveryKind) time.Duration {
-	if kind == fleet.DiscoverFile {
+	switch kind {
+	case fleet.DiscoverFile:
 		return defaultFileEvery
+	case fleet.DiscoverKubernetes:
+		return kubernetesEvery
 	}
 	return defaultDNSEvery
 }
 
 // whereabouts reads where a source of a kind is.
-func (n node) whereabouts(kind fleet.DiscoveryKind) (where string, port uint16) {
-	switch kind {
+func (n node) whereabouts(d *fleet.Discovery) {
+	switch d.Kind {
 	case fleet.DiscoverFile:
-		return filePath(n), 0
+		d.Where = filePath(n)
 	case fleet.DiscoverDNS:
-		return n.hostPort()
+		d.Where, d.Port = n.hostPort()
+	case fleet.DiscoverSRV:
+		d.Where = strings.ToLower(n.text())
+		if d.Where != "" && !srvPattern.MatchString(d.Where) {
+			n.wrong("write it like _http._tcp.vllm.example.com", "%q is not a name of SRV records", d.Where)
+		}
+	case fleet.DiscoverKubernetes:
+		n.service(d)
 	}
-	s := strings.ToLower(n.text())
-	if s != "" && !srvPattern.MatchString(s) {
-		n.wrong("write it like _http._tcp.vllm.example.com", "%q is not a name of SRV records", s)
-	}
-	return s, 0
 }
 
 // hostPort reads a host name and the port of what is behind it.

@@ -17,7 +17,7 @@ func withEngines(engines string) string {
 func TestDiscovery(t *testing.T) {
 	tests := map[string]fleet.Discovery{
 		"{file: /etc/weir/p.engines}": {
-			Kind: fleet.DiscoverFile, Where: "/etc/weir/p.engines", Every: time.Second, Drain: 2 * time.Minute, Doubt: time.Minute,
+			Kind: fleet.DiscoverFile, Where: "/etc/weir/p.engines", Every: 500 * time.Millisecond, Drain: 2 * time.Minute, Doubt: time.Minute,
 		},
 		"{file: /p, every: 200ms, drain: 0s, doubt: 1h}": {
 			Kind: fleet.DiscoverFile, Where: "/p", Every: 200 * time.Millisecond, Doubt: time.Hour,
@@ -30,6 +30,15 @@ func TestDiscovery(t *testing.T) {
 		},
 		"{srv: _http._tcp.vllm.test}": {
 			Kind: fleet.DiscoverSRV, Where: "_http._tcp.vllm.test", Every: 10 * time.Second, Drain: 2 * time.Minute, Doubt: time.Minute,
+		},
+		"{kubernetes: {service: vllm-llama, namespace: inference, port: http}}": {
+			Kind: fleet.DiscoverKubernetes, Where: "inference/vllm-llama", PortName: "http", Every: 10 * time.Second, Drain: 2 * time.Minute, Doubt: time.Minute,
+		},
+		"{kubernetes: {service: vllm, namespace: x, port: 8000, addressType: IPv6}, drain: 10m, doubt: 2m}": {
+			Kind: fleet.DiscoverKubernetes, Where: "x/vllm", Port: 8000, Family: "IPv6", Every: 10 * time.Second, Drain: 10 * time.Minute, Doubt: 2 * time.Minute,
+		},
+		"{kubernetes: {service: 7b, namespace: x}}": {
+			Kind: fleet.DiscoverKubernetes, Where: "x/7b", Every: 10 * time.Second, Drain: 2 * time.Minute, Doubt: time.Minute,
 		},
 	}
 	for engines, want := range tests {
@@ -68,7 +77,21 @@ func TestDiscoveryRefused(t *testing.T) {
 		"{dns: 10.0.0.1:80}":                `"10.0.0.1:80" is an address, not a name; list it as an engine`,
 		"{dns: a:80, resolver: ns.test}":    `resolver "ns.test" is not ip:port`,
 		"{srv: vllm.test}":                  `"vllm.test" is not a name of SRV records`,
-		"/etc/weir/p.engines":               "engines: a text where a list belongs",
+		"{kubernetes: inference/vllm}":      "engines.kubernetes: a text where a mapping belongs",
+		"{kubernetes: {namespace: x}}":      "engines.kubernetes: service is missing; add it",
+		"{kubernetes: {service: vllm}}":     "engines.kubernetes: namespace is missing; add it",
+
+		"{kubernetes: {service: vllm.x, namespace: y}}":                 `engines.kubernetes.service: "vllm.x" cannot be the name of a Service; use up to 63`,
+		"{kubernetes: {service: vllm, namespace: -y}}":                  `engines.kubernetes.namespace: "-y" cannot be the name of a namespace`,
+		"{kubernetes: {service: vllm, namespace: y, port: 0}}":          `engines.kubernetes.port: "0" is neither a port's name nor its number`,
+		"{kubernetes: {service: vllm, namespace: y, port: 65536}}":      `"65536" is neither a port's name nor its number`,
+		"{kubernetes: {service: vllm, namespace: y, port: HTTP}}":       `"HTTP" is neither a port's name nor its number; write the name of the Service's port`,
+		"{kubernetes: {service: vllm, namespace: y, ports: http}}":      `unknown key "ports"`,
+		"{kubernetes: {service: vllm, namespace: y, addressType: ip4}}": `engines.kubernetes.addressType: "ip4" is not known; write IPv4 or IPv6`,
+		"{kubernetes: {service: vllm, namespace: y}, every: 1s}":        "engines.every: a source of kind kubernetes has no every; remove it",
+		"{kubernetes: {service: vllm, namespace: y}, dns: a:80}":        "both dns and kubernetes are given",
+
+		"/etc/weir/p.engines": "engines: a text where a list belongs",
 	}
 	for engines, want := range tests {
 		t.Run(engines, func(t *testing.T) {

@@ -15,14 +15,24 @@ const (
 	DiscoverFile DiscoveryKind = "file" // a file that lists them
 	DiscoverDNS  DiscoveryKind = "dns"  // a name's addresses, each with the same port
 	DiscoverSRV  DiscoveryKind = "srv"  // a name's SRV records
+
+	DiscoverKubernetes DiscoveryKind = "kubernetes" // the EndpointSlices of a Service
+)
+
+// Families of addresses, as EndpointSlices and the fleet file write them.
+const (
+	IPv4 = "IPv4"
+	IPv6 = "IPv6"
 )
 
 // Discovery says where a pool's engines are found that do not stand in the fleet file.
 // Equal values are one source.
 type Discovery struct {
 	Kind     DiscoveryKind
-	Where    string        // path or name
-	Port     uint16        // dns: of every engine
+	Where    string        // path, name, or "namespace/service"
+	Port     uint16        // dns: of every engine; kubernetes: of the pods, 0: PortName has it
+	PortName string        // kubernetes: of the Service's port; empty, and no Port: its only one
+	Family   string        // kubernetes: IPv4 or IPv6; empty: IPv4, of a Service that has it
 	Resolver string        // dns, srv: "ip:port" of the name server; empty: the system's
 	Every    time.Duration // between two looks, where nobody tells when the answer changes
 	AtMost   time.Duration // dns, srv: no answer is good for longer, whatever its TTL; 0: than five minutes
@@ -37,6 +47,10 @@ func (d *Discovery) String() string {
 		return "fleet file"
 	case d.Kind == DiscoverDNS:
 		return fmt.Sprintf("dns %s:%d", d.Where, d.Port)
+	case d.Kind == DiscoverKubernetes && d.Port != 0:
+		return fmt.Sprintf("kubernetes %s:%d", d.Where, d.Port)
+	case d.Kind == DiscoverKubernetes && d.PortName != "":
+		return fmt.Sprintf("kubernetes %s:%s", d.Where, d.PortName)
 	}
 	return string(d.Kind) + " " + d.Where
 }

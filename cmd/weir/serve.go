@@ -23,7 +23,7 @@ import (
 )
 
 func newServe() *cobra.Command {
-	var address, state, adminAt string
+	var address, state, adminAt, kubeconfig string
 	c := &cobra.Command{
 		Use:   "serve FILE",
 		Short: "Run the control plane",
@@ -37,6 +37,11 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if kubeconfig != "" {
+				if err := discover.CheckKubeconfig(kubeconfig); err != nil {
+					return fmt.Errorf("--kubeconfig: %w", err)
+				}
+			}
 			l, err := net.Listen("tcp", address)
 			if err != nil {
 				return fmt.Errorf("--xds: %w: is another weir serve running?", err)
@@ -46,11 +51,14 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return newPlane(a[0], begin, state, log).run(c.Context(), l, asked)
+			p := newPlane(a[0], begin, state, log)
+			p.finder.Kubeconfig = kubeconfig
+			return p.run(c.Context(), l, asked)
 		},
 	}
 	c.Flags().StringVar(&address, "xds", "127.0.0.1:18000", "`ip:port` on which Envoys and weir-extprocs find the control plane")
 	c.Flags().StringVar(&adminAt, "admin", adminAddress, "`ip:port` of the admin API; empty: none")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "`file` that names the Kubernetes cluster whose Services pools take their engines from; empty: $KUBECONFIG, ~/.kube/config, or that of the pod")
 	c.Flags().StringVar(&state, "state", "", "`directory` that keeps the last plan, and operators' orders, over restarts")
 	return c
 }

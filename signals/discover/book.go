@@ -31,6 +31,7 @@ type entry struct {
 	heard   time.Time        // when the source last answered; zero: it has not
 	kept    bool             // told is from before
 	told    []fleet.EngineID // the last answer that was believed, sorted
+	unready int              // that the last answer names as unready
 	empty   time.Time        // since when it answers without engines and is doubted; zero: it is not
 	problem string           // why told is not sure; empty: it is
 	refused int              // of told, that the pool does not get
@@ -111,18 +112,39 @@ func (b *Book) Observe(now time.Time, a *Answer) {
 		b.fail(e, a.Err)
 		return
 	}
-	e.heard, e.problem = now, ""
+	e.heard, e.problem, e.unready = now, "", len(a.Unready)
 	b.Counters.Answers.Add(1)
 	told := sorted(a.Engines)
-	if len(told) == 0 && len(e.told) > 0 {
+	if silent := e.unmentioned(a); len(told) == 0 && len(silent) > 0 {
 		b.Counters.Doubted.Add(1)
-		e.doubt(now)
-		return
+		b.doubt(now, e, silent)
+	} else {
+		b.believe(now, e, told)
 	}
-	b.believe(now, e, told)
 	if e.leaveOut(a.Unready) {
 		b.assemble()
 	}
+}
+
+// unmentioned are the engines of the last answer that one without engines says nothing
+// of. Who says of each engine that it ends or is unready has not forgotten it.
+func (e *entry) unmentioned(a *Answer) []fleet.EngineID {
+	if len(a.Leaving)+len(a.Unready) == 0 {
+		return e.told
+	}
+	named := make(map[fleet.EngineID]bool, len(a.Leaving)+len(a.Unready))
+	for _, engines := range [][]fleet.EngineID{a.Leaving, a.Unready} {
+		for _, engine := range engines {
+			named[engine] = true
+		}
+	}
+	var silent []fleet.EngineID
+	for _, engine := range e.told {
+		if !named[engine] {
+			silent = append(silent, engine)
+		}
+	}
+	return silent
 }
 
 // believe puts an answer in force.
@@ -142,8 +164,13 @@ func (b *Book) fail(e *entry, err error) {
 	e.empty, e.problem = time.Time{}, err.Error()
 }
 
-// doubt holds on to the last answer while there is another without engines.
-func (e *entry) doubt(now time.Time) {
+// doubt holds on to the last answer while there is another without engines: to those of
+// it that the other says nothing of.
+func (b *Book) doubt(now time.Time, e *entry, silent []fleet.EngineID) {
+	if len(silent) < len(e.told) {
+		e.told = silent
+		b.rebuild(now)
+	}
 	if e.empty.IsZero() {
 		e.empty = now
 	}
@@ -217,6 +244,8 @@ func (e *entry) complaint() string {
 		return "has not answered yet: the engines are those of before"
 	case e.heard.IsZero():
 		return "has not answered yet"
+	case len(e.told) == 0 && e.unready > 0:
+		return fmt.Sprintf("names no engine that is ready, of %d", e.unready)
 	case len(e.told) == 0:
 		return "names no engine"
 	}

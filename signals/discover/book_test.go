@@ -184,6 +184,45 @@ func TestAnEmptyAnswerIsDoubted(t *testing.T) {
 	b.want("a", "1 2", "1", "names no engine since")
 }
 
+// A source that says of each engine that it ends, or is unready, has forgotten none: that
+// is no reason to doubt. What it says nothing of is doubted as ever.
+func TestAnAnswerWithoutEnginesThatNamesThem(t *testing.T) {
+	hear := func(b *book, leaving, unready string) {
+		b.Observe(b.now, &Answer{Pool: "a", Source: ofA, Leaving: engines(leaving), Unready: engines(unready)})
+	}
+	t.Run("all end", func(t *testing.T) {
+		b := newBook(t, nil)
+		b.hear("a", "1 2")
+		hear(b, "1 2", "")
+		b.want("a", "1 2", "1 2", "names no engine")
+		if got := b.Counters.Doubted.Load(); got != 0 {
+			t.Errorf("%d answers were doubted", got)
+		}
+	})
+	t.Run("all are unready", func(t *testing.T) {
+		b := newBook(t, nil)
+		b.hear("a", "1 2")
+		hear(b, "", "1 2 3")
+		b.want("a", "", "", "names no engine that is ready, of 3")
+	})
+	t.Run("some are not named", func(t *testing.T) {
+		b := newBook(t, nil)
+		b.hear("a", "1 2 3 4")
+		hear(b, "1", "2")
+		b.want("a", "1 3 4", "1", "names no engine since")
+		b.wait(doubt-1, Busy)
+		hear(b, "1", "")
+		b.want("a", "1 3 4", "1", "names no engine since")
+		b.wait(1, Busy)
+		b.want("a", "1 3 4", "1 3 4", "names no engine")
+	})
+	t.Run("those that end were never there", func(t *testing.T) {
+		b := newBook(t, nil)
+		hear(b, "1", "2")
+		b.want("a", "", "", "names no engine that is ready, of 1")
+	})
+}
+
 func TestAnEmptyAnswerIsTheFirst(t *testing.T) {
 	b := newBook(t, nil)
 	b.hear("a", "")

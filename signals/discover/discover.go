@@ -1,7 +1,7 @@
 // Package discover finds the engines of pools whose fleet file does not list them.
 //
-// Sources do the I/O: the [Finder] runs one goroutine for each pool and posts what it
-// hears as [Answer]s. The [Book] is pure and belongs to one goroutine: it makes of the
+// Sources do the I/O: the [Finder] follows one for each pool and posts what it hears as
+// [Answer]s. The [Book] is pure and belongs to one goroutine: it makes of the
 // fleet file and of all answers the fleet that everybody else works with.
 //
 // What a source says is news, and no more. One that fails leaves its last answer in
@@ -32,6 +32,7 @@ type Answer struct {
 	Pool    fleet.PoolID
 	Source  fleet.Discovery
 	Engines []fleet.EngineID // in any order
+	Leaving []fleet.EngineID // that it knows to be about to end: they get nothing new
 	Unready []fleet.EngineID // that it knows to be unready: they get nothing, and have nothing to end
 	Err     error            // why it cannot tell; the rest means nothing then
 }

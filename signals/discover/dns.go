@@ -16,7 +16,7 @@ import (
 // addresses of their targets. A name that does not exist is an answer without engines,
 // as of a service that has none; whoever cannot tell fails.
 func dnsLook(d fleet.Discovery) look {
-	return func(ctx context.Context) ([]fleet.EngineID, time.Duration, error) {
+	return func(ctx context.Context) (named, time.Duration, error) {
 		ttl := &shortest{}
 		r := resolver(d.Resolver, ttl)
 		var engines []fleet.EngineID
@@ -27,9 +27,9 @@ func dnsLook(d fleet.Discovery) look {
 			engines, err = lookupHost(ctx, r, d.Where, d.Port)
 		}
 		if err != nil || len(engines) == 0 {
-			return nil, 0, err // how long there is nothing, its TTL does not say
+			return named{}, 0, err // how long there is nothing, its TTL does not say
 		}
-		return engines, ttl.of(), nil
+		return named{engines: engines}, ttl.of(), nil
 	}
 }
 

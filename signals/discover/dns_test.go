@@ -144,7 +144,8 @@ func resource(name string, kind dnsmessage.Type, ttl uint32, body dnsmessage.Res
 }
 
 func (s *nameServer) look(t *testing.T, kind fleet.DiscoveryKind, name string) ([]fleet.EngineID, time.Duration, error) {
-	return dnsLook(fleet.Discovery{Kind: kind, Where: name, Port: 80, Resolver: s.address})(t.Context())
+	says, ttl, err := dnsLook(fleet.Discovery{Kind: kind, Where: name, Port: 80, Resolver: s.address})(t.Context())
+	return says.engines, ttl, err
 }
 
 func TestDNS(t *testing.T) {

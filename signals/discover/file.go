@@ -18,16 +18,16 @@ const maxFileBytes = 1 << 20
 // fileLook reads a file that lists a pool's engines. It is read anew each time: that
 // survives every way of replacing it, of the links that lead to it too.
 func fileLook(d fleet.Discovery) look {
-	return func(context.Context) ([]fleet.EngineID, time.Duration, error) {
+	return func(context.Context) (named, time.Duration, error) {
 		text, err := readFile(d.Where)
 		if err != nil {
-			return nil, 0, err
+			return named{}, 0, err
 		}
 		engines, err := parseList(text)
 		if err != nil {
-			return nil, 0, fmt.Errorf("%s:%w", d.Where, err)
+			return named{}, 0, fmt.Errorf("%s:%w", d.Where, err)
 		}
-		return engines, 0, nil
+		return named{engines: engines}, 0, nil
 	}
 }
 

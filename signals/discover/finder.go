@@ -15,14 +15,22 @@ const (
 	lookTimeout = 5 * time.Second
 	// maxLooks bounds those that are under way at once.
 	maxLooks = 64
+	// againAfter is when an answer that was not taken comes again at the latest.
+	againAfter = time.Second
 )
 
 // Finder asks the sources of a fleet's pools for their engines.
 type Finder struct {
+	// Kubeconfig is the file that says where the API server of Kubernetes is; empty: it is
+	// looked for as kubectl does, else as pods do. It is read when a pool first needs it;
+	// set it before Run.
+	Kubeconfig string
+
 	log    *zap.Logger
 	report func(Answer) bool
 	fleets chan *fleet.Fleet // holds the fleet file to find engines for next
 	slots  chan struct{}
+	kube   *cluster // nil until Run
 }
 
 // NewFinder returns a finder for a fleet file. It calls report for each answer, from
@@ -52,6 +60,7 @@ type task struct {
 
 // Run finds engines until ctx ends, and then returns nil.
 func (n *Finder) Run(ctx context.Context) error {
+	n.kube = &cluster{kubeconfig: n.Kubeconfig}
 	var running sync.WaitGroup
 	defer running.Wait()
 	stops := map[task]context.CancelFunc{}
@@ -93,44 +102,76 @@ func (n *Finder) follow(ctx context.Context, f *fleet.Fleet, stops map[task]cont
 func (n *Finder) run(ctx context.Context, t task) {
 	switch t.source.Kind {
 	case fleet.DiscoverFile:
-		n.poll(ctx, t, fileLook(t.source))
+		n.poll(ctx, t, fileLook(t.source), nil)
 	case fleet.DiscoverDNS, fleet.DiscoverSRV:
-		n.poll(ctx, t, dnsLook(t.source))
+		n.poll(ctx, t, dnsLook(t.source), nil)
+	case fleet.DiscoverKubernetes:
+		n.listen(ctx, t)
 	}
 }
 
+// listen follows a source that tells when it has changed, and looks when it does. What
+// holds is said again now and then: it may not have been taken, and its age is shown.
+func (n *Finder) listen(ctx context.Context, t task) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	s := newService(t.source)
+	running.Go(func() { s.run(ctx, n.kube) })
+	select {
+	case <-s.changed:
+	case <-time.After(lookTimeout):
+	case <-ctx.Done():
+		return
+	}
+	n.poll(ctx, t, s.look, s.changed)
+}
+
+// named is what a source says of engines when it is asked, as an [Answer] has it.
+type named struct{ engines, leaving, unready []fleet.EngineID }
+
 // look asks a source once: its engines, and for how long the answer is good; 0: it
 // does not say.
-type look func(context.Context) (engines []fleet.EngineID, good time.Duration, err error)
+type look func(context.Context) (says named, good time.Duration, err error)
 
-// poll looks again and again.
-func (n *Finder) poll(ctx context.Context, t task, ask look) {
+// poll looks again and again, and when there is news.
+func (n *Finder) poll(ctx context.Context, t task, ask look, news <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	said := saying{log: n.log.With(zap.String("pool", string(t.pool)), zap.Stringer("source", &t.source))}
+	settling := false // the timer is that of the first of some changes
 	for {
 		select {
 		case <-timer.C:
+			settling = false
+		case <-news:
+			if !settling {
+				settling = true
+				timer.Reset(settleTime)
+			}
+			continue
 		case <-ctx.Done():
 			return
 		}
-		engines, good, err := n.ask(ctx, ask)
+		says, good, err := n.ask(ctx, ask)
 		if ctx.Err() != nil {
 			return
 		}
-		said.note(len(engines), err)
-		n.report(Answer{Pool: t.pool, Source: t.source, Engines: engines, Err: err})
-		timer.Reset(pause(good, &t.source))
+		said.note(len(says.engines), err)
+		wait := pause(good, &t.source)
+		if !n.report(Answer{t.pool, t.source, says.engines, says.leaving, says.unready, err}) {
+			wait = min(wait, againAfter)
+		}
+		timer.Reset(wait)
 	}
 }
 
 // ask looks once, when there is a slot, for a bounded time.
-func (n *Finder) ask(ctx context.Context, ask look) ([]fleet.EngineID, time.Duration, error) {
+func (n *Finder) ask(ctx context.Context, ask look) (named, time.Duration, error) {
 	select {
 	case n.slots <- struct{}{}:
 		defer func() { <-n.slots }()
 	case <-ctx.Done():
-		return nil, 0, ctx.Err()
+		return named{}, 0, ctx.Err()
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
