@@ -35,6 +35,9 @@ const (
 	// mostDoubt is the part of a demand that may be in doubt when a restored plan is
 	// given up for it.
 	mostDoubt = 0.05
+	// restAtLeast is how long after a round the next one may come that news asks for. As
+	// long as a round took it rests in any case, so that planning never has it all.
+	restAtLeast = 100 * time.Millisecond
 	// maxEvents bounds the events that wait for the loop while it plans.
 	maxEvents = 8192
 )
@@ -66,6 +69,7 @@ type Config struct {
 // Counters count rounds and what went wrong in them. Any goroutine may read them.
 type Counters struct {
 	Rounds          atomic.Uint64
+	RoundsEarly     atomic.Uint64 // of these, those that news asked for
 	PlansFailed     atomic.Uint64 // rounds in which no plan could be made
 	PlansRefused    atomic.Uint64 // rounds whose plan a guard refused
 	RoundsHeld      atomic.Uint64 // rounds that published the last plan again
@@ -89,7 +93,8 @@ type Loop struct {
 	Counters Counters
 
 	events   chan event
-	shades   chan shade // what the shadow made; it is at one round at a time
+	shades   chan shade    // what the shadow made; it is at one round at a time
+	news     chan struct{} // holds one: the next round should not wait for its tick
 	latest   atomic.Pointer[fleet.Round]
 	planning prometheus.Histogram
 
@@ -99,6 +104,7 @@ type Loop struct {
 	planned     time.Time   // when it was made; zero: by an earlier process
 	restored    bool        // plan is of an earlier process
 	started     time.Time
+	rested      time.Time     // from when on there may be a round that news asks for
 	brakes      []fleet.Brake // in force, by target
 	policy      override      // of the fleet file's policy
 	shadowed    override      // of the fleet file's shadow
@@ -119,7 +125,7 @@ type event struct {
 // New returns a loop. A restored plan that is not sound is dropped, and so is each
 // order that is not; the log says why.
 func New(c Config) *Loop {
-	l := &Loop{config: c, events: make(chan event, maxEvents), shades: make(chan shade, 1), planning: newPlanning()}
+	l := &Loop{config: c, events: make(chan event, maxEvents), shades: make(chan shade, 1), news: make(chan struct{}, 1), planning: newPlanning()}
 	if c.Ordered != nil {
 		l.restoreOrders(c.Ordered)
 	}
@@ -148,6 +154,15 @@ func (l *Loop) Post(do func(now time.Time)) bool {
 	}
 }
 
+// Hurry has a round come soon, beside those of the tick, since what an event brought
+// cannot wait. It does not block.
+func (l *Loop) Hurry() {
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+}
+
 // Latest is what was believed and decided in the last round, and zero before the
 // first. It is immutable, and any goroutine may ask.
 func (l *Loop) Latest() fleet.Round {
@@ -168,19 +183,28 @@ func (l *Loop) Run(ctx context.Context) error {
 	tick := l.round()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
+	var early <-chan time.Time // when the news that there is has its round
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case e := <-l.events:
 			e.do(e.at)
+			continue
 		case s := <-l.shades:
 			l.takeShade(s)
+			continue
+		case <-l.news:
+			early = time.After(time.Until(l.rested))
+			continue
+		case <-early:
+			l.Counters.RoundsEarly.Add(1)
 		case <-ticker.C:
-			if next := l.round(); next != tick {
-				tick = next
-				ticker.Reset(tick)
-			}
+		}
+		early = nil
+		if next := l.round(); next != tick {
+			tick = next
+			ticker.Reset(tick)
 		}
 	}
 }

@@ -98,6 +98,59 @@ func TestLatestWithoutAPlanShowsTheState(t *testing.T) {
 	})
 }
 
+// News has its round at once, but not more often than is good, and ticks go on.
+func TestNewsDoesNotWaitForATick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		var rounds []time.Time
+		c.Publish = func(*fleet.State, *fleet.Plan) error { rounds = append(rounds, time.Now()); return nil }
+		l := New(c)
+		runLoop(t, l)
+		elapse(probeCheck + 10*time.Millisecond) // the first round is over
+		synctest.Wait()
+		first := rounds[0]
+		hurry := func() { l.Post(func(time.Time) { l.Hurry() }) }
+		for range 3 {
+			hurry() // too soon after a round for one, and one is enough for all
+		}
+		elapse(restAtLeast)
+		elapse(800 * time.Millisecond)
+		hurry() // a while after any round: there and then
+		elapse(DefaultTick)
+		synctest.Wait()
+		var got []time.Duration
+		for _, at := range rounds {
+			got = append(got, at.Sub(first))
+		}
+		want := []time.Duration{0, restAtLeast, restAtLeast + 810*time.Millisecond, DefaultTick}
+		if !slices.Equal(got, want) || l.Counters.RoundsEarly.Load() != 2 {
+			t.Errorf("rounds at %v, want %v; %d early, want 2", got, want, l.Counters.RoundsEarly.Load())
+		}
+	})
+}
+
+// A slow round rests as long as it took, whatever the news.
+func TestNewsDoesNotPlanAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig()
+		makePlan := c.Plan
+		c.Plan = func(s *fleet.State) (*fleet.Plan, error) {
+			elapse(500 * time.Millisecond)
+			return makePlan(s)
+		}
+		l := New(c)
+		runLoop(t, l)
+		for range 1000 {
+			l.Post(func(time.Time) { l.Hurry() })
+			elapse(10 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := l.Counters.Rounds.Load(); n < 9 || n > 15 {
+			t.Errorf("%d rounds of half a second in ten, want one a second and those of the tick", n)
+		}
+	})
+}
+
 func TestEventsCarryTheTimeOfTheirPost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := testConfig()

@@ -31,6 +31,7 @@ func (k *Keeper) RegisterMetrics(r prometheus.Registerer) error {
 func (c *Counters) register(r prometheus.Registerer) error {
 	return errors.Join(
 		r.Register(newCounter("rounds", "Rounds of the loop.", &c.Rounds)),
+		r.Register(newCounter("rounds_early", "Rounds that did not wait for their tick.", &c.RoundsEarly)),
 		r.Register(newCounter("rounds_held", "Rounds that published the last plan again for want of a new one.", &c.RoundsHeld)),
 		r.Register(newCounter("rounds_empty", "Rounds that had no plan to publish.", &c.RoundsEmpty)),
 		r.Register(newCounter("plans_failed", "Rounds in which no plan could be made.", &c.PlansFailed)),

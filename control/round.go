@@ -19,7 +19,12 @@ func (l *Loop) round() time.Duration {
 		e := <-l.events
 		e.do(e.at)
 	}
+	select {
+	case <-l.news: // it is in this round
+	default:
+	}
 	now := time.Now()
+	defer func() { l.rested = time.Now().Add(max(restAtLeast, time.Since(now))) }()
 	l.expire(now)
 	s := l.config.State(now, l.plan)
 	s.Brake(l.brakes)

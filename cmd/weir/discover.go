@@ -7,25 +7,29 @@ import (
 	"weir/signals/discover"
 )
 
-// takeAnswer hands what a source says to the loop.
+// takeAnswer hands what a source says to the loop. Front-ends are told at once of engines
+// that come or leave.
 func (p *plane) takeAnswer(a discover.Answer) bool {
 	return p.loop.Post(func(now time.Time) {
 		p.book.Observe(now, &a)
-		p.useFound()
+		if p.useFound() {
+			p.loop.Hurry()
+		}
 	})
 }
 
-// useFound has everybody work with the engines that are known. It is called on the
-// loop's goroutine.
-func (p *plane) useFound() {
+// useFound has everybody work with the engines that are known, and says whether these are
+// others. It is called on the loop's goroutine.
+func (p *plane) useFound() bool {
 	f := p.book.Fleet()
 	if f == p.found {
-		return
+		return false
 	}
 	p.found = f
 	p.tracker.SetFleet(f)
 	p.prober.SetFleet(f)
 	p.scraper.SetFleet(f)
+	return true
 }
 
 // state is what is believed, of the engines that are there now.
