@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,11 +25,36 @@ func newCheck() *cobra.Command {
 			for i := range f.Pools {
 				engines += len(f.Pools[i].Engines)
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s is right: %d front-ends, %d pools with %d engines, %d classes\n%s",
-				name, len(f.FrontEnds), len(f.Pools), engines, len(f.Classes), unchecked(f))
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s is right: %d front-ends, %d pools with %d engines, %d classes\n%s%s",
+				name, len(f.FrontEnds), len(f.Pools), engines, len(f.Classes), doubtful(f), unchecked(f))
 			return err
 		},
 	}
+}
+
+// doubtful names what a right file asks for that can never be.
+func doubtful(f *fleet.Fleet) string {
+	var out strings.Builder
+	for _, doubt := range append(config.Doubts(f), refusing(f)...) {
+		fmt.Fprintf(&out, "doubtful: %s\n", doubt)
+	}
+	return out.String()
+}
+
+// refusing says what the plan for the declared demand refuses, where all engines are
+// known.
+func refusing(f *fleet.Fleet) []string {
+	if slices.ContainsFunc(f.Pools, func(p fleet.Pool) bool { return p.Discovery != nil }) {
+		return nil
+	}
+	plan, err := makePlan(fleet.Declared(f))
+	switch {
+	case err != nil:
+		return []string{"no plan can be made for the declared demand: " + err.Error()}
+	case plan.Status != fleet.Shedding:
+		return nil
+	}
+	return []string{fmt.Sprintf("with a headroom of %.4g %% the declared demand cannot be served: %s", 100*f.Options.Headroom, plan.Why)}
 }
 
 // unchecked names the pools whose engines only the control plane asks for, from where
