@@ -120,6 +120,51 @@ func (b *braking) lowLimit(limited func(rps float64, effect string)) {
 	}
 }
 
+// Under a freeze the brakes' effects are told by the plan that stays, before a restart and
+// after it; who renews a brake learns whose it was.
+func TestBrakesUnderAFreeze(t *testing.T) {
+	t.Parallel()
+	s := start(t, stage.Options{FleetFile: talk, Edit: declaredOnly})
+	b := &braking{t, s}
+	effects := func() map[fleet.BrakeKind]string {
+		var brakes admin.Brakes
+		adminPage(t, s, "/brakes", &brakes)
+		out := map[fleet.BrakeKind]string{}
+		for _, x := range brakes.Brakes {
+			out[x.Kind] = x.Effect
+		}
+		return out
+	}
+	b.weir("pin", "B/chat", "A=30%")
+	b.served("B", "A", 0.3)
+	b.weir("freeze", "--note", "the final")
+	if out := b.weir("freeze", "--for", "5m"); !strings.Contains(out, "replaced: freeze by ") || strings.Count(out, "(the final)") != 1 || !strings.Contains(out, "  the final  ") {
+		t.Errorf("a freeze renewed without a note:\n%s", out)
+	}
+	if out := b.weir("limit", "chat=95"); !strings.Contains(out, "given, in force from the next round on") {
+		t.Errorf("a limit just given:\n%s", out)
+	}
+	if out := b.weir("brakes"); !strings.Contains(out, `limit of class "chat", 95 RPS`) {
+		t.Errorf("it is not shown at once:\n%s", out)
+	}
+	b.weir("unpin", "B/chat", "A")
+	told := func() bool {
+		got := effects()
+		return strings.Contains(got[fleet.BrakeLimit], "it waits for a new plan") &&
+			strings.Contains(got[fleet.BrakeFreeze], `the plan that stays still has the pin of B/chat to pool "A", 30 %`)
+	}
+	eventually(t, "the limit waits, the pin stays", 10*time.Second, told)
+	check(t, s.Process("weir").Kill())
+	check(t, s.Process("weir").Start())
+	awaitPlan(t, s)
+	if !told() {
+		t.Errorf("after a restart: %q", effects())
+	}
+	b.served("B", "A", 0.3)
+	b.weir("unfreeze")
+	eventually(t, "the limit is in force", 10*time.Second, func() bool { return strings.Contains(effects()[fleet.BrakeLimit], " RPS are refused") })
+}
+
 // braking is a stage whose operator uses the brakes.
 type braking struct {
 	t     *testing.T
