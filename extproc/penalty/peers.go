@@ -85,7 +85,8 @@ func (e *engine) deserves(p []*engine, now time.Time) float64 {
 	for s := range e.tests {
 		t := &e.tests[s]
 		over := t.score - t.threshold
-		t.standsOut = over > 0 && e.standsOut(signal(s), p, now)
+		lasts := t.standsOut || t.last.Sub(t.first) >= lasting[s]
+		t.standsOut = over > 0 && lasts && e.standsOut(signal(s), p, now)
 		if !t.standsOut {
 			continue
 		}

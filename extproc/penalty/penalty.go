@@ -7,7 +7,7 @@
 // mark says for an engine that is sick and against one that is well (the logarithm of
 // the likelihood ratio, never below 0: E. S. Page, Continuous Inspection Schemes,
 // Biometrika 1954). So at ten requests a second or at one, three failures in a row are
-// enough, and one in a thousand never is.
+// enough, and one in a thousand never is. Slowness must last for more than a second, too.
 //
 // A high score alone is no penalty: the engine must stand out. An engine is suspect only
 // if, of the requests that began after its own trouble did, those of its peers went well:
@@ -72,12 +72,13 @@ type Book struct {
 
 // engine is what is known of one.
 type engine struct {
-	id     fleet.EngineID
-	pool   fleet.PoolID
-	joined time.Time // zero: with the first engines
-	strain time.Time // until when its first tokens are no sign
-	tests  [signals]test
-	times  [kinds]recent
+	id      fleet.EngineID
+	pool    fleet.PoolID
+	joined  time.Time // zero: with the first engines
+	stepped time.Time
+	strain  time.Time // until when its first tokens are no sign
+	tests   [signals]test
+	times   [kinds]recent
 
 	value     float64   // 0 < value ≤ 1
 	since     time.Time // when the penalty began
@@ -213,6 +214,7 @@ func (b *Book) Step(now time.Time) {
 		for _, e := range p {
 			e.setBack(now)
 			e.fade(elapsed)
+			e.stepped = now
 		}
 		compare(p, now)
 		decide(p, now)

@@ -32,6 +32,7 @@ type test struct {
 	threshold      float64   // from which on it is suspect
 	bad, good      float64   // what a mark adds, and takes away
 	began          time.Time // of the first bad request since the score was low
+	first, last    time.Time // when it was known, and the last one
 	lately, longer rate
 	window         window
 	standsOut      bool
@@ -67,6 +68,10 @@ func (t *test) weigh(s signal, usual float64) {
 	t.bad, t.good = math.Log(sick/usual), math.Log((1-usual)/(1-sick))
 }
 
+// lasting is how long things must go wrong: an engine that stands still for a moment, as
+// for a very long prompt, is late with all that it works on, and well again.
+var lasting = [signals]time.Duration{firstTokens: 1250 * time.Millisecond, tokens: 1250 * time.Millisecond}
+
 // mark takes one request's; without a fault it is a good one.
 func (e *engine) mark(s signal, began time.Time, fault fleet.Fault) {
 	t := &e.tests[s]
@@ -84,8 +89,9 @@ func (e *engine) mark(s signal, began time.Time, fault fleet.Fault) {
 	t.lately.add(1)
 	t.longer.add(1)
 	if t.score < t.threshold/2 {
-		t.began = began
+		t.began, t.first = began, e.stepped
 	}
+	t.last = e.stepped
 	t.score = min(t.threshold+reserve, t.score+t.bad)
 	t.window.add(began, true)
 	t.fault = fault
@@ -96,7 +102,7 @@ func (e *engine) mark(s signal, began time.Time, fault fleet.Fault) {
 func (e *engine) setBack(now time.Time) {
 	for s := range e.tests {
 		if t := &e.tests[s]; t.window.ahead(now) {
-			t.window, t.began = window{}, now
+			t.window, t.began, t.first, t.last = window{}, now, now, now
 		}
 	}
 	if e.strain.After(now.Add(strainLasts)) {
