@@ -211,6 +211,33 @@ func TestDecodeRefusesWhatItCannotEvaluate(t *testing.T) {
 	}
 }
 
+// A class that no pool can serve says when to come back, on each of its routes.
+func TestAClassWithoutPoolsSaysWhenToComeBack(t *testing.T) {
+	r, err := envoy.Encode(example())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := 0
+	for _, route := range r.Routes[0].VirtualHosts[0].Routes {
+		if route.GetDirectResponse().GetStatus() != 503 || !strings.Contains(string(route.GetDirectResponse().GetBody().GetInlineBytes()), `"no_engine"`) {
+			continue
+		}
+		answers++
+		after := ""
+		for _, h := range route.ResponseHeadersToAdd {
+			if h.Header.Key == "retry-after" {
+				after = h.Header.Value
+			}
+		}
+		if after != "5" {
+			t.Errorf("route %q has retry-after %q, want 5", route.Name, after)
+		}
+	}
+	if answers == 0 {
+		t.Error("no route answers for the class")
+	}
+}
+
 func TestEqualViewsGiveEqualBytes(t *testing.T) {
 	a, errA := envoy.Bootstrap(local())
 	b, errB := envoy.Bootstrap(local())
