@@ -112,7 +112,7 @@ func TestEverything(t *testing.T) {
 		}},
 		Options: fleet.Options{
 			Policy: "waterfall", Shadow: "optimal", Tick: 5 * time.Second, DeclaredOnly: true, Headroom: 0.125, ChurnSeconds: 0.002, ChurnHalving: time.Minute, MinShare: 0.01,
-			BodyLimit: 8 << 20, Idle: 90 * time.Second, Origins: []string{"https://app.example.org", "http://localhost:3000"}, Unreadable: "rest", RetryPercent: 20, RetryFloor: 3, HealthPath: "/healthz", Hold: 2 * time.Minute, TellDecision: true, TenantHeader: "x-tenant",
+			BodyLimit: 8 << 20, Idle: 90 * time.Second, Origins: []string{"https://app.example.org", "http://localhost:3000"}, Unreadable: "rest", RetryPercent: 20, RetryFloor: 3, HealthPath: "/healthz", Hold: 2 * time.Minute, TellDecision: true, HistoryStep: time.Minute, TenantHeader: "x-tenant",
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -127,7 +127,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := fleet.Options{
 		Policy: "optimal", Tick: 2 * time.Second, Headroom: 0.1, ChurnSeconds: 0.005, ChurnHalving: time.Minute, MinShare: 0.001,
-		BodyLimit: 32 << 20, Idle: 5 * time.Minute, RetryPercent: 50, RetryFloor: 256, HealthPath: "/health",
+		BodyLimit: 32 << 20, Idle: 5 * time.Minute, RetryPercent: 50, RetryFloor: 256, HealthPath: "/health", HistoryStep: time.Minute,
 	}
 	if diff := cmp.Diff(want, f.Options); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)

@@ -26,6 +26,9 @@ const (
 	// Behind several Envoys, where turns go now through one and now through another,
 	// only some would hold: a conversation would go back and forth.
 	defaultHold = 0
+	// A hundred requests or more at most loads, whose mean is within some per cent; and
+	// loads do not change much in it.
+	defaultHistoryStep = fleet.DefaultHistoryStep
 	// With idle capacity, half as many retries as requests do no harm, and the
 	// death of one engine out of two is covered.
 	defaultRetryPercent = 50
@@ -101,15 +104,17 @@ const (
 	minBodyLimit, maxBodyLimit = 1 << 10, 128 << 20 // weir-extproc takes messages of twice that
 	minIdle, maxIdle           = time.Second, 24 * time.Hour
 	maxLatency                 = time.Hour
-	maxChurn                   = 10 * time.Second
-	maxHold                    = time.Hour
-	maxChurnHalving            = 24 * time.Hour
-	maxRps                     = 1e7
-	minCapacityRps             = 1e-3
-	maxTokens                  = 1e8
-	maxOutputTokenCost         = 1e4
-	maxLatencyWeight           = 1e3
-	maxPriority                = 100
-	maxRetryFloor              = 100_000
-	maxUtilisationPercent      = 1000
+
+	minHistoryStep, maxHistoryStep = time.Second, time.Hour
+	maxChurn                       = 10 * time.Second
+	maxHold                        = time.Hour
+	maxChurnHalving                = 24 * time.Hour
+	maxRps                         = 1e7
+	minCapacityRps                 = 1e-3
+	maxTokens                      = 1e8
+	maxOutputTokenCost             = 1e4
+	maxLatencyWeight               = 1e3
+	maxPriority                    = 100
+	maxRetryFloor                  = 100_000
+	maxUtilisationPercent          = 1000
 )

@@ -6,7 +6,7 @@ import (
 
 func (r *reader) options(n node) {
 	m := n.mapping("policy", "shadow", "tick", "demand", "headroom", "churn", "churnHalving", "minShare", "bodyLimit", "idle", "corsOrigins", "unreadable",
-		"retryPercent", "retryFloor", "healthPath", "hold", "decisionHeader", "tenantHeader")
+		"retryPercent", "retryFloor", "healthPath", "hold", "decisionHeader", "tenantHeader", "historyStep")
 	r.fleet.Options = fleet.Options{
 		Policy:       m.at("policy").oneOf(fleet.PolicyOptimal, fleet.Policies()...),
 		Shadow:       shadow(m.at("shadow")),
@@ -24,6 +24,7 @@ func (r *reader) options(n node) {
 		RetryFloor:   m.at("retryFloor").integer(defaultRetryFloor, 0, maxRetryFloor),
 		HealthPath:   defaultHealthPath,
 		TenantHeader: tenantHeader(m.at("tenantHeader")),
+		HistoryStep:  m.at("historyStep").duration(defaultHistoryStep, minHistoryStep, maxHistoryStep),
 		Hold:         m.at("hold").duration(defaultHold, 0, maxHold),
 		TellDecision: m.at("decisionHeader").oneOf("false", "false", "true") == "true",
 	}

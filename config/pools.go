@@ -42,7 +42,7 @@ func (r *reader) pool(n node, i int) {
 	} else {
 		p.Engines = r.poolEngines(engines, string(p.ID))
 	}
-	p.Profile = profile(m.must("profile"))
+	p.Profile, p.AdoptFit = profile(m.must("profile"))
 	p.TLS = tls(m.at("tls"))
 	p.Metrics = metrics(m.at("metrics"), p.EngineType)
 	p.PriceSeconds = m.at("price").seconds(maxLatency)

@@ -8,9 +8,11 @@ import (
 	"weir/fleet"
 )
 
-func profile(n node) fleet.Profile {
-	m := n.mapping("capacity", "reference", "outputTokenCost", "ttft", "tbt")
-	p := fleet.Profile{
+// profile reads what an engine can do, and whether a profile that is fitted to traffic
+// may stand in for that.
+func profile(n node) (p fleet.Profile, adopt bool) {
+	m := n.mapping("capacity", "reference", "outputTokenCost", "ttft", "tbt", "adopt")
+	p = fleet.Profile{
 		CapacityRps:     m.must("capacity").rps(minCapacityRps, maxRps),
 		Reference:       defaultReference,
 		OutputTokenCost: m.at("outputTokenCost").number(defaultOutputTokenCost, 0, maxOutputTokenCost),
@@ -20,7 +22,7 @@ func profile(n node) fleet.Profile {
 	}
 	p.TTFT = curve(m.must("ttft"), p.CapacityRps) // without it a pool would look like the fastest
 	p.TBT = curve(m.at("tbt"), p.CapacityRps)
-	return p
+	return p, m.at("adopt").oneOf("false", "false", "true") == "true"
 }
 
 // tokens reads the size of a request. A prompt has a token at least.

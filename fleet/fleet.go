@@ -56,11 +56,13 @@ type Pool struct {
 	Discovery    *Discovery // where Engines come from; nil: from the fleet file
 	Awaited      bool       // nothing is known of Engines: discovery has not answered yet
 	Profile      Profile
-	TLS          *TLS    // nil: plain HTTP to the engines
-	Metrics      Metrics // zero: nothing is told of the engines' metrics pages
-	PriceSeconds float64 // what a request there costs beside its latency (egress, tokens), as seconds
-	MinRps       float64 // reference requests: plans give it that much work while there is any
-	MaxRps       float64 // likewise: plans give it no more; 0: what its engines can do
+	AdoptFit     bool     // a profile that is fitted to traffic may stand in for the file's
+	FileProfile  *Profile // that of the fleet file, for which Profile stands in; nil: Profile is
+	TLS          *TLS     // nil: plain HTTP to the engines
+	Metrics      Metrics  // zero: nothing is told of the engines' metrics pages
+	PriceSeconds float64  // what a request there costs beside its latency (egress, tokens), as seconds
+	MinRps       float64  // reference requests: plans give it that much work while there is any
+	MaxRps       float64  // likewise: plans give it no more; 0: what its engines can do
 }
 
 // Limit bounds the share that a pool gets of the traffic of a front-end, of all its
@@ -201,6 +203,7 @@ type Options struct {
 	HealthPath   string        // path of the engines' health checks
 	Hold         time.Duration // an active, long conversation stays so long at least where it is when weights move it; 0: it goes at once
 	TellDecision bool          // clients are told in a header how their requests were decided
+	HistoryStep  time.Duration // of what pools showed, one span is kept for each; 0: DefaultHistoryStep
 	TenantHeader string        // names the tenant, among whom what is scarce is shared; empty: they are not told apart
 }
 

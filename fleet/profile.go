@@ -1,5 +1,7 @@
 package fleet
 
+import "slices"
+
 // Profile is what one replica of a pool can do: its latency against its load.
 //
 // Load is work, in engine-seconds per second: one replica at utilisation 1 does
@@ -57,4 +59,10 @@ func (p *Profile) tokenCost(t Tokens) float64 { return t.Prompt + p.OutputTokenC
 func (p *Profile) Queueing(utilisation float64) float64 {
 	return p.TTFT.At(utilisation) - p.TTFT.At(0) +
 		p.Reference.Output*(p.TBT.At(utilisation)-p.TBT.At(0))
+}
+
+// Same says whether two profiles are the same.
+func (p *Profile) Same(q *Profile) bool {
+	return p.CapacityRps == q.CapacityRps && p.Reference == q.Reference && p.OutputTokenCost == q.OutputTokenCost &&
+		slices.Equal(p.TTFT, q.TTFT) && slices.Equal(p.TBT, q.TBT)
 }

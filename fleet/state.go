@@ -61,6 +61,7 @@ type PoolState struct {
 	Health         float64                // 0 < health ≤ 1 scales the capacity; 0 stands for unknown, taken as 1
 	CapacityFactor float64                // 0.3–1.1: the evidence against the profile; 0 stands for unknown, taken as 1
 	Signals        PoolSignals
+	History        []Span // what it showed at the loads that it had, oldest first
 }
 
 // Readiness is what health checks say of an engine.

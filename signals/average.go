@@ -64,6 +64,9 @@ func (a *average) add(now time.Time, tau time.Duration, n, sum float64) {
 	a.open.sum += sum
 }
 
+// count is how many items there were, as far as they are not decayed.
+func (a *average) count() float64 { return a.closed.items + a.open.n }
+
 // estimate is what an average says.
 type estimate struct {
 	mean  float64

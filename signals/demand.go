@@ -29,6 +29,7 @@ const (
 type frontEnd struct {
 	heard      time.Time // of its newest report
 	nodes      []*node   // by id, so that sums are the same each time
+	covered    coverage  // by their reports so far; nobody is counted in it
 	correction map[fleet.ClassID]float64
 }
 

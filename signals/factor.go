@@ -89,6 +89,21 @@ func (f *factor) observe(p *fleet.Profile, e evidence) (usedUp bool) {
 	return usedUp
 }
 
+// rest has the factor speak of another profile: what the one has been found to promise
+// too much, the other may not promise. Where nothing was found, nothing is.
+func (f *factor) rest(from, to *fleet.Profile) {
+	if f.value == 0 || f.value == 1 || from.CapacityRps == to.CapacityRps || !(to.CapacityRps > 0) {
+		return
+	}
+	const nothing = 0.005 // is not worth a factor
+	can := f.value * from.CapacityRps / to.CapacityRps
+	if can > 1 == (f.value > 1) && math.Abs(can-1) > nothing {
+		f.value = min(maxFactor, max(minFactor, can))
+		return
+	}
+	f.value, f.reason = 1, ""
+}
+
 // implied is the factor that the evidence speaks for, given the one in force.
 func (e *evidence) implied(p *fleet.Profile, now float64) (float64, string) {
 	telling := e.ttftSamples >= minTTFTSamples && e.load >= tellingLoad

@@ -22,6 +22,7 @@ type pool struct {
 	engines  map[fleet.EngineID]*engine
 	answered time.Time // when a front-end last reported answered requests
 	burden   *burden
+	record   *record
 }
 
 // empty says whether a pool that may be new has no engine.

@@ -58,6 +58,7 @@ func (t *Tracker) observePool(now time.Time, r *fleet.LoadReport, class fleet.Cl
 	}
 	network := t.roundTrip(now, fleet.Link{FrontEnd: r.FrontEnd, Pool: l.Pool})
 	after := now.Add(-r.Interval - reportLag)
+	p.record.observe(now, fleet.Stream{FrontEnd: r.FrontEnd, Class: class}, l, network)
 	for i := range l.Engines {
 		e := &l.Engines[i]
 		if !r.Penalises(e.Engine) { // what is priced as health is no evidence against the profile

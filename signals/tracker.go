@@ -83,11 +83,12 @@ func (t *Tracker) knows(way route) bool {
 }
 
 func keepPool(old *pool, p *fleet.Pool, joins bool) *pool {
-	fresh := &pool{named: p, engines: map[fleet.EngineID]*engine{}, burden: newBurden()}
+	fresh := &pool{named: p, engines: map[fleet.EngineID]*engine{}, burden: newBurden(), record: &record{}}
 	if old == nil {
 		old = fresh
 	}
-	fresh.answered, fresh.burden = old.answered, old.burden
+	fresh.answered, fresh.burden, fresh.record = old.answered, old.burden, old.record
+	fresh.burden.factor.rest(&old.named.Profile, &p.Profile)
 	for _, id := range p.Engines {
 		e := old.engines[id]
 		if e == nil {
@@ -120,6 +121,7 @@ func (t *Tracker) ObserveLoad(now time.Time, r fleet.LoadReport) {
 		f.heard = now
 	}
 	t.countUnknown(&r)
+	f.cover(&r)
 	n.client(r.Role).observe(now, t.fleet.Classes, r)
 	t.observeService(now, &r)
 	n.observeAttempts(now, &r, t.knows)
@@ -195,7 +197,7 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 	}
 	t.measured(now, s)
 	newest := t.newest()
-	open := t.open(now)
+	open, covered := t.open(now), t.coverage(now)
 	for i := range t.fleet.FrontEnds {
 		t.demand(s, &t.fleet.FrontEnds[i], newest)
 		s.Nodes[t.fleet.FrontEnds[i].ID] = t.frontEnds[t.fleet.FrontEnds[i].ID].shares()
@@ -214,7 +216,9 @@ func (t *Tracker) State(now time.Time, previous *fleet.Plan) *fleet.State {
 			st.Health = health
 		}
 		s.Pools[id] = st
-		s.Pools[id] = p.believe(now, s, p.named, st)
+		st = p.believe(now, s, p.named, st)
+		st.History = p.record.round(now, s, p.named, st.CapacityFactor, covered)
+		s.Pools[id] = st
 	}
 	t.attempts(now, s, newest)
 	return s
