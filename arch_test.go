@@ -69,6 +69,7 @@ var rooms = map[string]room{
 	"extproc/wire":      {modules: servers},
 	"simulate":          {ours: "fleet signals signals/dialect signals/scrape", modules: "github.com/cespare/xxhash/v2", tests: "*"},
 	"fit":               {ours: "fleet", tests: "config"},
+	"fit/watch":         {ours: "fleet fit", modules: "go.uber.org/zap " + metrics},
 	"deploy":            {tests: "*"},
 	"deploy/bench":      {tests: "*"},
 	"deploy/stage":      {ours: "fleet config", modules: "golang.org/x/sync", tests: "*"},
@@ -76,7 +77,7 @@ var rooms = map[string]room{
 	"cmd/mock-engine":   {},
 	"cmd/weir-extproc":  {ours: "fleet envoy xds extproc extproc/outcome extproc/roundtrip admin", modules: command},
 	"cmd/weir": {
-		ours:    "fleet config fit signals signals/dialect signals/discover signals/scrape solver solver/lp solver/clp control envoy xds admin simulate deploy/demo deploy/stage",
+		ours:    "fleet config fit fit/watch signals signals/dialect signals/discover signals/scrape solver solver/lp solver/clp control envoy xds admin simulate deploy/demo deploy/stage",
 		modules: command,
 		tests:   "*",
 	},

@@ -14,7 +14,11 @@ import (
 // FetchStatus asks the control plane whose admin API is at "host:port".
 func FetchStatus(ctx context.Context, address string) (*Status, error) {
 	s := &Status{}
-	return s, fetch(ctx, address, "/status", s)
+	err := fetch(ctx, address, "/status", s)
+	for i := range s.Profiles {
+		s.Profiles[i].Command = fitCommand(address, s.Profiles[i].Pool)
+	}
+	return s, err
 }
 
 // FetchBeliefs asks it what it believes.

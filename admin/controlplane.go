@@ -16,7 +16,8 @@ type Sources struct {
 	FleetProblem func() string         // why the fleet file is not in force as it is; empty: it is
 	StateProblem func() string         // why plans are not kept; empty: they are
 	Metrics      prometheus.Gatherer
-	Queries      map[string]Query // by path: what is reckoned when it is asked for
+	Profiles     func() []fleet.ProfileNews // what traffic says of pools' profiles
+	Queries      map[string]Query           // by path: what is reckoned when it is asked for
 	// Choose has the control plane work by other policies; nil leaves one as it is, an
 	// empty shadow is none.
 	Choose func(policy, shadow *string) (fleet.Choice, error)
@@ -35,7 +36,9 @@ func ControlPlane(from Sources) Options {
 		Ready:   func() error { return ready(latest()) },
 		Pages: map[string]Page{
 			"/status": func() (any, error) {
-				return newStatus(time.Now(), latest(), from.Clients(), from.FleetProblem(), from.StateProblem()), nil
+				s := newStatus(time.Now(), latest(), from.Clients(), from.FleetProblem(), from.StateProblem())
+				s.addProfiles(from.Profiles())
+				return s, nil
 			},
 			"/clients": func() (any, error) { return from.Clients(), nil },
 			"/policy": func() (any, error) {
@@ -55,6 +58,13 @@ func ControlPlane(from Sources) Options {
 			"/plan": func() (any, error) {
 				r := latest()
 				return r.Plan, planned(r)
+			},
+			"/profiles": func() (any, error) {
+				r := latest()
+				if r.State == nil {
+					return nil, planned(r)
+				}
+				return newProfiles(r.State, from.Profiles()), nil
 			},
 			"/beliefs": func() (any, error) {
 				r := latest()

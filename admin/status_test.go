@@ -68,7 +68,8 @@ func testClients() []fleet.Client {
 func testSources() Sources {
 	return Sources{
 		Latest: testRound, Clients: testClients, FleetProblem: func() string { return "" }, StateProblem: func() string { return "" }, Metrics: NewRegistry(),
-		Choose: func(_, _ *string) (fleet.Choice, error) { return fleet.Choice{}, nil },
+		Profiles: func() []fleet.ProfileNews { return nil },
+		Choose:   func(_, _ *string) (fleet.Choice, error) { return fleet.Choice{}, nil },
 	}
 }
 
@@ -290,7 +291,7 @@ func TestStatusOfNothing(t *testing.T) {
 		`"stateProblem":"","brakes":[],"sharedNodes":[],"plan":{"status":"","why":"no plan yet: the first round waits for the engines' first health checks",` +
 		`"policy":"","meanSeconds":null,"ageSeconds":null,"roundAgeSeconds":null,"unpublished":""},` +
 		`"policies":{"policy":{"name":"","file":""},"shadow":{"name":"","file":""}},"shadow":null,` +
-		`"frontEnds":[],"pools":[],"penalties":[],"unknownFrontEnds":[]}`
+		`"frontEnds":[],"pools":[],"profiles":[],"penalties":[],"unknownFrontEnds":[]}`
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}

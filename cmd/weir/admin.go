@@ -35,6 +35,7 @@ func (p *plane) serveAdmin(ctx context.Context, l net.Listener) error {
 		p.book.Counters.RegisterMetrics(metrics),
 		discover.RegisterSources(metrics, p.loop.Latest),
 		p.server.RegisterMetrics(metrics),
+		p.watcher.RegisterMetrics(metrics),
 		p.loop.RegisterMetrics(metrics),
 	)
 	if p.keeper != nil {
@@ -50,6 +51,7 @@ func (p *plane) serveAdmin(ctx context.Context, l net.Listener) error {
 		StateProblem: p.stateProblem,
 		Metrics:      metrics,
 		Queries:      p.queries(),
+		Profiles:     p.watcher.News,
 		Choose:       p.loop.Choose,
 		Brake:        p.loop.Brake,
 		Release:      p.loop.Release,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"time"
 
 	"weir/fleet"
@@ -22,10 +23,11 @@ func (p *plane) takeAnswer(a discover.Answer) bool {
 // others. It is called on the loop's goroutine.
 func (p *plane) useFound() bool {
 	f := p.book.Fleet()
-	if f == p.found {
+	if f == p.found && !p.adoptedAnew {
 		return false
 	}
-	p.found = f
+	p.found, p.adoptedAnew = f, false
+	f = f.Adopt(p.adopted)
 	p.tracker.SetFleet(f)
 	p.prober.SetFleet(f)
 	p.scraper.SetFleet(f)
@@ -39,6 +41,14 @@ func (p *plane) state(now time.Time, previous *fleet.Plan) *fleet.State {
 	s := p.tracker.State(now, previous)
 	s.Sources = p.book.Sources()
 	return s
+}
+
+// adopt has a profile stand in for a pool's, from the next round on.
+func (p *plane) adopt(id fleet.PoolID, a fleet.Adoption) bool {
+	return p.loop.Post(func(time.Time) {
+		maps.DeleteFunc(p.adopted, func(id fleet.PoolID, _ fleet.Adoption) bool { return p.found.Pool(id) == nil })
+		p.adopted[id], p.adoptedAnew = a, true
+	})
 }
 
 // ending tells by the state of the last round what engines that leave have to end. One

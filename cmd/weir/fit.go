@@ -23,22 +23,28 @@ func newFit() *cobra.Command {
 	var o fit.Options
 	var target time.Duration
 	var tokens, plot string
+	var from traffic
 	c := &cobra.Command{
-		Use:   "fit FILE|-...",
-		Short: "Make a pool's profile of what benchmarks measured at several loads",
+		Use:   "fit FILE|-... | --from ADMIN",
+		Short: "Make a pool's profile of what benchmarks measured at several loads, or of its traffic",
 		Long: "Make a pool's profile of what benchmarks measured at several loads: results of vllm bench serve, GuideLLM or inference-perf, or CSV.\n" +
+			"With --from it is made of what a running control plane has seen of a pool's traffic.\n" +
 			"The profile goes to standard output, what became of each run to standard error.",
 		Example: `  weir fit results/*.json > profile.yaml
-  weir fit --ttft-target 500ms --plot eu-h100.svg guidellm/benchmarks.json`,
+  weir fit --ttft-target 500ms --plot eu-h100.svg guidellm/benchmarks.json
+  weir fit --from 127.0.0.1:18001 --pool eu-h100`,
 		Args: func(c *cobra.Command, a []string) error {
-			if len(a) == 0 {
-				return usage("%s takes FILE..., the results of a benchmark: run '%[1]s --help'", c.CommandPath())
+			if (len(a) == 0) == (from.address == "") {
+				return usage("%s takes FILE..., the results of a benchmark, or --from, the control plane: run '%[1]s --help'", c.CommandPath())
 			}
-			return nil
+			return from.check(c.Flags().Changed)
 		},
 	}
 	c.Flags().DurationVar(&target, "ttft-target", 0, fmt.Sprintf("TTFT that the capacity keeps to (default %d times the TTFT without load)", fit.DefaultTargetMultiple))
 	c.Flags().StringVar(&tokens, "tokens", "", "`PROMPT,OUTPUT` tokens of the mean request, where the results do not tell")
+	c.Flags().StringVar(&from.address, "from", "", "`host:port` of the admin API of the control plane whose traffic is taken in place of files")
+	c.Flags().StringVar((*string)(&from.pool), "pool", "", "with --from: the pool; not needed if only one has had traffic")
+	c.Flags().DurationVar(&from.timeout, "timeout", 5*time.Second, "with --from: how long to wait for the control plane")
 	c.Flags().Float64Var(&o.OutputTokenCost, "output-token-cost", fit.DefaultOutputTokenCost, "work of an output token in prompt tokens")
 	c.Flags().IntVar(&o.Engines, "engines", 1, "how many engines served the benchmark")
 	c.Flags().IntVar(&o.MaxPoints, "points", fit.DefaultMaxPoints, "how many points a curve has at most")
@@ -48,6 +54,12 @@ func newFit() *cobra.Command {
 		o.TargetSeconds = target.Seconds()
 		if err := fitOptions(&o, tokens); err != nil {
 			return err
+		}
+		if from.address != "" {
+			if !c.Flags().Changed("output-token-cost") {
+				o.OutputTokenCost = 0 // as the pool's profile has it
+			}
+			return from.fit(c, o, plot)
 		}
 		return fitFiles(c, a, o, plot)
 	}
@@ -101,6 +113,11 @@ func fitFiles(c *cobra.Command, files []string, o fit.Options, plot string) erro
 	if err != nil {
 		return err
 	}
+	return showFit(c, r, plot)
+}
+
+// showFit writes a fit: the picture, what became of each run, the profile.
+func showFit(c *cobra.Command, r *fit.Result, plot string) error {
 	if plot != "" {
 		if err := os.WriteFile(plot, r.SVG(), 0o644); err != nil {
 			return err
@@ -109,7 +126,7 @@ func fitFiles(c *cobra.Command, files []string, o fit.Options, plot string) erro
 	if err := show(c.ErrOrStderr(), "table", r, func(w *tabwriter.Writer) { fitTable(w, r) }); err != nil {
 		return err
 	}
-	_, err = c.OutOrStdout().Write(r.YAML())
+	_, err := c.OutOrStdout().Write(r.YAML())
 	return err
 }
 

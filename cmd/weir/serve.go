@@ -15,6 +15,7 @@ import (
 	"weir/admin"
 	"weir/control"
 	"weir/envoy"
+	"weir/fit/watch"
 	"weir/fleet"
 	"weir/signals"
 	"weir/signals/discover"
@@ -79,8 +80,13 @@ type plane struct {
 	keeper  *control.Keeper // nil: plans are not kept
 	finder  *discover.Finder
 	book    *discover.Book // belongs to the loop's goroutine, as the tracker does
-	found   *fleet.Fleet   // what of it the others have; likewise
-	unkept  string         // why not; empty: nobody asked for it
+	found   *fleet.Fleet   // what of it the others have, but for profiles that stand in; likewise
+	watcher *watch.Watcher // of profiles
+
+	adopted     map[fleet.PoolID]fleet.Adoption // profiles that stand in for the file's; likewise
+	adoptedAnew bool                            // since the others were told; likewise
+
+	unkept string // why not; empty: nobody asked for it
 
 	fleetText string                 // what is in force; only the loop's goroutine changes it
 	complaint atomic.Pointer[string] // why the fleet file is not in force; nil: it is
@@ -88,7 +94,7 @@ type plane struct {
 }
 
 func newPlane(file string, begin beginning, state string, log *zap.Logger) *plane {
-	p := &plane{file: file, fleetText: begin.text, log: log, reports: make(chan fleet.LoadReport, maxReports)}
+	p := &plane{file: file, fleetText: begin.text, log: log, reports: make(chan fleet.LoadReport, maxReports), adopted: map[fleet.PoolID]fleet.Adoption{}}
 	if begin.problem != nil {
 		complaint := begin.problem.Error()
 		p.complaint.Store(&complaint)
@@ -108,6 +114,7 @@ func newPlane(file string, begin beginning, state string, log *zap.Logger) *plan
 		Keep:     p.keepOrders,
 		Log:      log.Named("control"),
 	})
+	p.watcher = watch.New(p.loop.Latest, p.adopt, log.Named("profile"))
 	p.prober = signals.NewProber(log.Named("probe"), f, func(probe signals.Probe) {
 		p.loop.Post(func(now time.Time) { p.tracker.ObserveProbe(now, probe) })
 	})
@@ -128,6 +135,7 @@ func (p *plane) run(ctx context.Context, l, asked net.Listener) error {
 	group.Go(func() error { return p.scraper.Run(ctx) })
 	group.Go(func() error { return p.finder.Run(ctx) })
 	group.Go(func() error { return p.loop.Run(ctx) })
+	group.Go(func() error { return p.watcher.Run(ctx) })
 	group.Go(func() error { return p.takeReports(ctx) })
 	group.Go(func() error { return p.watch(ctx) })
 	group.Go(func() error { return p.serveAdmin(ctx, asked) })

@@ -80,6 +80,7 @@ func statusTable(w *tabwriter.Writer, s *admin.Status) {
 		poolRow(w, &s.Pools[i])
 	}
 	sourceRows(w, s.Pools)
+	profileRows(w, s.Profiles)
 	if len(s.Penalties) > 0 {
 		row(w, "\nPENALISED\tPOOL\tGETS\tFOR\tSINCE\tBY\tCLEARS")
 		for i := range s.Penalties {
@@ -155,6 +156,34 @@ func sourceRows(w *tabwriter.Writer, pools []admin.Pool) {
 			problem = plain(p.Source.Problem)
 		}
 		row(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s", p.Pool, plain(p.Source.From), p.Source.Found, p.Source.Leaving, p.Source.Refused, heard, problem)
+	}
+}
+
+// profileRows shows profiles that are not true any more, and those for which one that
+// was fitted to traffic stands in.
+func profileRows(w *tabwriter.Writer, all []admin.Profile) {
+	if len(all) > 0 {
+		row(w, "\nPROFILE OF\tCAPACITY\tIN THE FILE\tBY TRAFFIC\tIN FULL BY")
+	}
+	for i := range all {
+		p := &all[i]
+		traffic := "-"
+		if f := p.Fitted; f != nil {
+			traffic = fmt.Sprintf("%.4g rps (%.4g to %.4g)", f.CapacityRps, f.LowRps, f.HighRps)
+		}
+		row(w, "%s\t%.4g rps\t%.4g rps\t%s\t%s", p.Pool, p.CapacityRps, p.FileRps, traffic, p.Command)
+		for _, words := range p.Words {
+			row(w, "  %s", plain(words))
+		}
+		if p.Unfitted != "" {
+			row(w, "  not fitted: %s", plain(p.Unfitted))
+		}
+		if p.Adopted {
+			row(w, "  in use is a profile that was fitted to traffic, as the fleet file allows")
+		}
+		if p.Adopting != "" && len(p.Words) > 0 {
+			row(w, "  not adopted further: %s", plain(p.Adopting))
+		}
 	}
 }
 
