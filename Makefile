@@ -42,7 +42,7 @@ demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control
 .PHONY: test
 test: setup lint ## Lint, run all tests with the race detector, fuzz for a minute or two
 	packages=$$(go list ./... | grep -v '^weir/deploy'); go test -race -timeout 20m $$packages
-	go test -race -count=1 -timeout 20m ./deploy/...
+	go test -race -count=1 -parallel 3 -timeout 20m ./deploy/...
 	$(MAKE) --no-print-directory fuzz
 
 # Engines' pages, load reports, access logs, bodies, fleet files and benchmarks' results. FUZZ_FOR=10m looks
