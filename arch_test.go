@@ -74,7 +74,10 @@ var rooms = map[string]room{
 	"deploy/bench":      {tests: "*"},
 	"deploy/stage":      {ours: "fleet config", modules: "golang.org/x/sync", tests: "*"},
 	"deploy/demo":       {ours: "fleet config envoy xds deploy/stage", modules: "go.uber.org/zap golang.org/x/sync", tests: "*"},
+	"deploy/compose":    {tests: "*"},
+	"tools/sbom":        {},
 	"cmd/mock-engine":   {},
+	"cmd/mock-clients":  {ours: "deploy/stage"},
 	"cmd/weir-extproc":  {ours: "fleet envoy xds extproc extproc/outcome extproc/roundtrip admin", modules: command},
 	"cmd/weir": {
 		ours:    "fleet config fit fit/watch signals signals/dialect signals/discover signals/scrape solver solver/lp solver/clp control envoy xds admin simulate deploy/demo deploy/stage",
