@@ -24,10 +24,11 @@ setup: ## Install what is missing: CLP, a compiler, Envoy and clients in .venv
 	@tools/setup
 
 .PHONY: build
-build: ## Build bin/weir, bin/weir-extproc and bin/mock-engine
+build: ## Build bin/weir, bin/weir-extproc, bin/mock-engine and bin/mock-clients
 	go build -trimpath -o bin/weir ./cmd/weir
 	CGO_ENABLED=0 go build -trimpath -o bin/weir-extproc ./cmd/weir-extproc
 	CGO_ENABLED=0 go build -trimpath -o bin/mock-engine ./cmd/mock-engine
+	CGO_ENABLED=0 go build -trimpath -o bin/mock-clients ./cmd/mock-clients
 
 # ENGINES=llama runs llama.cpp in place of mock engines.
 ENGINES ?=
@@ -43,7 +44,9 @@ demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control
 test: setup lint ## Lint, run all tests with the race detector, fuzz for a minute or two
 	packages=$$(go list ./... | grep -v '^weir/deploy'); go test -race -timeout 20m $$packages
 	go test -race -count=1 -parallel 3 -timeout 20m ./deploy/...
+	cd tools && go vet ./sbom && go test -race ./sbom
 	$(MAKE) --no-print-directory fuzz
+	@echo 'NOT TRIED HERE: the demo in containers, which takes minutes. Run make test-compose.'
 
 # Engines' pages, load reports, access logs, bodies, fleet files and benchmarks' results. FUZZ_FOR=10m looks
 # for longer.
@@ -53,6 +56,11 @@ fuzzed = ./signals/dialect:FuzzRead ./xds:FuzzDecodeLoad ./extproc/outcome:FuzzR
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers of what strangers write
 	printf '%s\n' $(fuzzed) | xargs -P 2 -I {} tools/fuzz {} $(FUZZ_FOR)
+
+# Minutes long, as root, on Debian's Docker: not in make test, nor in CI.
+.PHONY: test-compose
+test-compose: setup ## Try the demo in containers on a Docker daemon of its own (root; ten minutes; NOT in make test)
+	deploy/compose/test.sh
 
 .PHONY: test-llama
 test-llama: setup ## Measure at length what conversations find in llama.cpp's KV caches
@@ -108,4 +116,4 @@ fmt: ## Format the code
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin out .venv tools/node/node_modules
+	rm -rf bin out .venv .tools tools/node/node_modules
