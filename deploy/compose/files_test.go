@@ -386,3 +386,28 @@ func sharesOf(t *testing.T, f *fleet.Fleet) map[fleet.Link]float64 {
 	}
 	return shares
 }
+
+// All that the programs are made of gets into the images' build.
+func TestContextIsWhole(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/weir", "./cmd/weir-extproc", "./cmd/mock-engine", "./cmd/mock-clients")
+	list.Dir = "../.."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := strings.Fields(read(t, "../../.dockerignore"))
+	packages := 0
+	for name := range strings.FieldsSeq(string(out)) {
+		folder, ours := strings.CutPrefix(name, "weir/")
+		if !ours {
+			continue
+		}
+		packages++
+		if !slices.ContainsFunc(allowed, func(a string) bool { return strings.HasPrefix(folder+"/", strings.TrimPrefix(a, "!")+"/") && a[0] == '!' }) {
+			t.Errorf(".dockerignore keeps %s out", folder)
+		}
+	}
+	if packages < 20 {
+		t.Errorf("%d packages of ours only", packages)
+	}
+}
