@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"testing"
 	"text/tabwriter"
 )
 
@@ -42,15 +41,6 @@ func (f *figures) write(path string) error {
 		return err
 	}
 	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
-
-func (f *figures) judge(t *testing.T) {
-	t.Helper()
-	for _, x := range f.Figures {
-		if !x.Holds {
-			t.Errorf("%s: %.4g %s, want %s", x.What, x.Value, x.Unit, x.Bar)
-		}
-	}
 }
 
 // String shows all figures as tables, and which bars do not hold.
