@@ -22,7 +22,8 @@ func (s *Stage) startControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	process, err := s.Launch("weir", s.bin("weir"), "serve", s.FleetFile, "--xds", s.XDS, "--state", s.State(), "--admin", admin)
+	args := []string{"serve", s.FleetFile, "--xds", s.XDS, "--state", s.State(), "--admin", admin}
+	process, err := s.Launch("weir", s.bin("weir"), append(args, s.options.ServeFlags...)...)
 	if err != nil {
 		return err
 	}

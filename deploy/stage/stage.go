@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,11 @@ type Options struct {
 	// External says which pools' engines are the caller's own, beside those behind
 	// TLS; nil: none.
 	External func(fleet.PoolID) bool
+	// Found are the engines, to be started, of pools whose source is not a file; it is
+	// read after Edit.
+	Found map[fleet.PoolID][]fleet.EngineID
+	// ServeFlags are more flags of "weir serve".
+	ServeFlags []string
 	// ExtProcFlags are more flags for every weir-extproc.
 	ExtProcFlags []string
 	// BootstrapFlags are more flags of "weir bootstrap" for every Envoy.
@@ -128,11 +134,15 @@ func (s *Stage) prepare() error {
 	return s.find()
 }
 
-// find fills in the engines that pools take from a file, so that they are started.
+// find fills in the engines that pools take from a source, so that they are started.
 func (s *Stage) find() error {
 	for i := range s.Fleet.Pools {
 		p := &s.Fleet.Pools[i]
-		if p.Discovery == nil || p.Discovery.Kind != fleet.DiscoverFile {
+		if p.Discovery == nil {
+			continue
+		}
+		if p.Discovery.Kind != fleet.DiscoverFile {
+			p.Engines = slices.Clone(s.options.Found[p.ID])
 			continue
 		}
 		text, err := os.ReadFile(p.Discovery.Where)
