@@ -174,18 +174,19 @@ func (k *kubernetes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	list, changed := k.slices()
 	if q.Get("watch") == "" {
+		list, _ := k.slices()
 		_ = json.NewEncoder(w).Encode(list)
 		return
 	}
-	for since := q.Get("resourceVersion"); ; since = list.ResourceVersion {
-		list, changed = k.slices()
+	for since := q.Get("resourceVersion"); ; {
+		list, changed := k.slices()
 		for i := range list.Items {
 			if since != list.ResourceVersion { // pods are never forgotten here
 				_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": list.Items[i]})
 			}
 		}
+		since = list.ResourceVersion
 		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-changed:

@@ -2,7 +2,9 @@ package discover
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -262,4 +264,48 @@ func TestServicesComeAndGo(t *testing.T) {
 	}
 	stop()
 	check(t, <-done)
+}
+
+// Ten thousand generations of a Service's pods leave nothing behind, and its last word is
+// the one that counts.
+func TestAServiceChurns(t *testing.T) {
+	s := startAPIServer(t)
+	s.put(sliceOf("vllm", "vllm-a", "1"))
+	h := findService(t, ofService("vllm"), s.kubeconfig(apiToken))
+	h.says(t, "1", "", "")
+	generation := func(g int) (numbers string) {
+		for i := range 4 { // each pod lives for four generations
+			numbers += fmt.Sprintf("%d ", (g+i)%250+1)
+		}
+		return numbers
+	}
+	turn := func(from, n int) amounts {
+		for g := from; g < from+n; g++ {
+			s.put(sliceOf("vllm", "vllm-a", strings.Fields(generation(g))...))
+			if g%500 == 0 { // so that the watch keeps up
+				last := engines(generation(g))
+				slices.Sort(last)
+				h.until(t, "generation "+fmt.Sprint(g), func(a *Answer) bool { return slices.Equal(a.Engines, last) })
+				s.set(func() { s.events = nil })
+			}
+		}
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return amounts{runtime.NumGoroutine(), m.HeapAlloc}
+	}
+	before := turn(0, 501)
+	after := turn(501, 10_000)
+	const connections, heap = 4, 4 << 20
+	if after.goroutines > before.goroutines+connections || after.heap > before.heap+heap {
+		t.Errorf("%+v after ten thousand generations, %+v before", after, before)
+	}
+	if lists, _ := s.asked(); lists != 1 {
+		t.Errorf("%d lists, want one", lists)
+	}
+}
+
+type amounts struct {
+	goroutines int
+	heap       uint64
 }
