@@ -116,9 +116,11 @@ func startExample(t *testing.T, name string) *example {
 	file := filepath.Join(t.TempDir(), "fleet.yaml")
 	check(t, os.WriteFile(file, []byte(moved), 0o644))
 	e.stage = start(t, stage.Options{
-		FleetFile:   file,
-		Edit:        func(text string) string { return declared(e.behindGateways(text)) },
-		EngineFlags: func(fleet.PoolID) []string { return []string{"--capacity", "10000", "--ttft", "1ms", "--ttft-full", "1ms"} },
+		FleetFile: file,
+		Edit:      func(text string) string { return declared(e.behindGateways(text)) },
+		EngineFlags: func(fleet.PoolID) []string {
+			return []string{"--capacity", "10000", "--ttft", "1ms", "--ttft-full", "1ms"}
+		},
 	})
 	return e
 }

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,16 +28,15 @@ const (
 // is found in a cache is decided by routing alone.
 func llamaEngines(t *testing.T, flags ...string) *stage.Llama {
 	t.Helper()
-	python := os.Getenv("WEIR_PYTHON")
-	if python == "" {
-		python = "../.venv/bin/python"
-	}
-	l := &stage.Llama{Python: python, Script: "../tools/llama-engine", Flags: flags}
+	l := &stage.Llama{Python: llamaPython(), Script: "../tools/llama-engine", Flags: flags}
 	if err := l.Check(t.Context()); err != nil {
 		t.Skip("run 'make setup', or point WEIR_PYTHON to a Python with its packages:", err)
 	}
 	return l
 }
+
+// llamaPython is a Python that may have llama.cpp's packages.
+func llamaPython() string { return cmp.Or(os.Getenv("WEIR_PYTHON"), "../.venv/bin/python") }
 
 // onLlama measures caching on three engines.
 func onLlama(t *testing.T, l *stage.Llama, talks, turns, atOnce int) caching {
