@@ -33,6 +33,10 @@ build: ## Build bin/weir, bin/weir-extproc, bin/mock-engine and bin/mock-clients
 # ENGINES=llama runs llama.cpp in place of mock engines.
 ENGINES ?=
 
+.PHONY: dist
+dist: setup ## Make the release archive in out/dist: static, reproducible, with licences and bill
+	go run ./deploy/release
+
 .PHONY: demo
 demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control plane
 	bin/weir demo $(if $(ENGINES),--engines $(ENGINES))
@@ -42,8 +46,8 @@ demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control
 # testdata, where the ordinary tests try it from then on.
 .PHONY: test
 test: setup lint ## Lint, run all tests with the race detector, fuzz for a minute or two
-	packages=$$(go list ./... | grep -v '^weir/deploy'); go test -race -timeout 20m $$packages
-	go test -race -count=1 -parallel 3 -timeout 20m ./deploy/...
+	packages=$$(go list ./... | grep -vxE 'weir/deploy(/(bench|demo|stage))?'); go test -race -timeout 20m $$packages
+	go test -race -count=1 -parallel 3 -timeout 20m ./deploy ./deploy/bench ./deploy/demo ./deploy/stage
 	cd tools && go vet ./sbom && go test -race ./sbom
 	$(MAKE) --no-print-directory fuzz
 	@echo 'NOT TRIED HERE: the demo in containers, which takes minutes. Run make test-compose.'

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// entry is one file.
+type entry struct {
+	name    string // with slashes, from the archive's own folder
+	content []byte
+	program bool
+}
+
+// carried are what of the repository is in the archive beside the programs.
+var carried = strings.Fields("LICENSE README.md docs deploy/grafana deploy/kubernetes deploy/prometheus deploy/systemd")
+
+// contents are the programs, and what tells how to run them.
+func contents(root string, p product) ([]entry, error) {
+	var all []entry
+	for _, b := range p.binaries {
+		all = append(all, entry{"bin/" + b.name, b.content, true})
+	}
+	for _, name := range carried {
+		err := filepath.WalkDir(filepath.Join(root, name), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(path, ".go") {
+				return err
+			}
+			e, err := carry(root, path)
+			all = append(all, e)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// carry reads one file of the repository.
+func carry(root, path string) (entry, error) {
+	relative, err := filepath.Rel(root, path)
+	if err != nil {
+		return entry{}, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return entry{}, err
+	}
+	content, err := os.ReadFile(path)
+	return entry{filepath.ToSlash(relative), content, info.Mode()&0o100 != 0}, err
+}
+
+// pack writes entries below one folder, in the order of their names, all as old as the
+// commit and nobody's in particular.
+func pack(folder string, entries []entry, made time.Time) ([]byte, error) {
+	entries = slices.SortedFunc(slices.Values(entries), func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	t := tar.NewWriter(z)
+	for i, e := range entries {
+		if i > 0 && entries[i-1].name == e.name {
+			return nil, fmt.Errorf("%s would be in the archive twice", e.name)
+		}
+		mode := int64(0o644)
+		if e.program {
+			mode = 0o755
+		}
+		head := &tar.Header{Name: folder + "/" + e.name, Mode: mode, Size: int64(len(e.content)), ModTime: made, Format: tar.FormatPAX}
+		if err := t.WriteHeader(head); err != nil {
+			return nil, err
+		}
+		if _, err := t.Write(e.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.Close(); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The archive of a commit is made twice, in two places, and must be the same; then it is
+// unpacked and tried where there is nothing else.
+func TestRelease(t *testing.T) {
+	if !linkable("libgfortran.a") {
+		t.Skip("no libgfortran.a: make setup installs it")
+	}
+	if _, err := os.Stat("../../.git"); err != nil {
+		t.Skip("not a git checkout: there is no commit to make an archive of")
+	}
+	one, two := releaseIn(t, "one"), releaseIn(t, "another/place/of/the/same")
+	if !bytes.Equal(one.packed, two.packed) {
+		t.Errorf("two archives of one commit differ: %s", difference(t, one.packed, two.packed))
+	}
+	if one.sums != two.sums {
+		t.Errorf("sums differ:\n%s\n%s", one.sums, two.sums)
+	}
+	dir := unpack(t, one.packed)
+	if got := execute(t, dir, "bin/weir", "version"); !strings.HasPrefix(got, "weir "+one.version+", revision "+head(t)+", go") {
+		t.Errorf("weir version = %q, want version %s and revision %s", got, one.version, head(t))
+	}
+	if got := execute(t, dir, "bin/weir", "check", "deploy/kubernetes/base/fleet.yaml"); !strings.Contains(got, "is right") {
+		t.Errorf("weir check = %q", got)
+	}
+	if got := execute(t, dir, "bin/weir-extproc", "--help"); !strings.Contains(got, "-front-end") {
+		t.Errorf("weir-extproc --help = %q", got)
+	}
+	t.Run("commands", func(t *testing.T) { tryCommands(t, dir) })
+	for _, name := range []string{"LICENSE", "README.md", "sbom.cdx.json", "docs/OPERATIONS.md", "deploy/systemd/weir.service", folder + "c/coinor-libclp-dev/copyright"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "deploy/kubernetes/base/envoy-admin")); err != nil || info.Mode()&0o100 == 0 {
+		t.Errorf("envoy-admin cannot be run (%v)", err)
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, "bin/weir")); err != nil || bytes.Contains(raw, []byte(dir)) || bytes.Contains(raw, []byte(filepath.Dir(one.root))) {
+		t.Errorf("the program tells where it was built (%v)", err)
+	}
+}
+
+type release struct {
+	root, version, sums string
+	packed              []byte
+}
+
+// releaseIn makes the archive of the last commit in a clone of its own.
+func releaseIn(t *testing.T, name string) release {
+	t.Helper()
+	root, out := filepath.Join(t.TempDir(), name), t.TempDir()
+	if said, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "../..", root).CombinedOutput(); err != nil {
+		t.Fatalf("git clone: %v: %s", err, said)
+	}
+	c := exec.CommandContext(t.Context(), "go", "run", ".", "-root", root, "-out", out) // not with the race detector: packing takes long
+	var complaint bytes.Buffer
+	c.Stderr = &complaint
+	said, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, complaint.String())
+	}
+	archive := strings.TrimSpace(string(said))
+	r := release{root: root, packed: read(t, archive), sums: string(read(t, filepath.Join(out, "SHA256SUMS")))}
+	if want := fmt.Sprintf("%x  %s\n", sha256.Sum256(r.packed), filepath.Base(archive)); !strings.Contains(r.sums, want) {
+		t.Errorf("SHA256SUMS = %q, want %q in it", r.sums, want)
+	}
+	r.version, _, _ = strings.Cut(strings.TrimPrefix(filepath.Base(archive), "weir-"), "-linux-")
+	return r
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func head(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// execute runs a program with nothing in its environment.
+func execute(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), filepath.Join(dir, name), args...)
+	c.Dir, c.Env = dir, []string{}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v: %s", c, err, out)
+	}
+	return string(out)
+}
+
+// files reads an archive, and checks what must be alike for all entries.
+func files(t *testing.T, packed []byte) map[string]entry {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]entry{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Uid != 0 || h.Gid != 0 || h.Uname+h.Gname != "" || path.IsAbs(h.Name) || strings.Contains(h.Name, "..") {
+			t.Errorf("entry %+v tells who made it, or leaves the folder", h)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, name, _ := strings.Cut(h.Name, "/")
+		all[name] = entry{name, content, h.Mode == 0o755}
+	}
+}
+
+func unpack(t *testing.T, packed []byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, e := range files(t, packed) {
+		at, mode := filepath.Join(dir, name), os.FileMode(0o644)
+		if e.program {
+			mode = 0o755
+		}
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, e.content, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// difference names the entries that two archives do not have alike.
+func difference(t *testing.T, a, b []byte) string {
+	var names []string
+	two := files(t, b)
+	for name, e := range files(t, a) {
+		if !bytes.Equal(two[name].content, e.content) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Neither the order in which entries come nor the clock matters.
+func TestPack(t *testing.T) {
+	a, b := entry{name: "a", content: []byte("1")}, entry{name: "bin/b", content: []byte("2"), program: true}
+	one, err := pack("weir", []entry{a, b}, long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := pack("weir", []entry{b, a}, long.In(time.FixedZone("far", 3600)))
+	if err != nil || !bytes.Equal(one, two) {
+		t.Errorf("the order or the time zone changes the archive (%v)", err)
+	}
+	if got := files(t, one); len(got) != 2 || got["a"].program || !got["bin/b"].program {
+		t.Errorf("files = %v", got)
+	}
+	if _, err := pack("weir", []entry{a, a}, long); err == nil {
+		t.Error("a file is in the archive twice")
+	}
+}
