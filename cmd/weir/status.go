@@ -162,9 +162,11 @@ func sourceRows(w *tabwriter.Writer, pools []admin.Pool) {
 // profileRows shows profiles that are not true any more, and those for which one that
 // was fitted to traffic stands in.
 func profileRows(w *tabwriter.Writer, all []admin.Profile) {
-	if len(all) > 0 {
-		row(w, "\nPROFILE OF\tCAPACITY\tIN THE FILE\tBY TRAFFIC\tIN FULL BY")
+	if len(all) == 0 {
+		return
 	}
+	row(w, "\nPROFILE OF\tCAPACITY\tIN THE FILE\tBY TRAFFIC\tIN FULL BY")
+	var notes []string
 	for i := range all {
 		p := &all[i]
 		traffic := "-"
@@ -172,19 +174,29 @@ func profileRows(w *tabwriter.Writer, all []admin.Profile) {
 			traffic = fmt.Sprintf("%.4g rps (%.4g to %.4g)", f.CapacityRps, f.LowRps, f.HighRps)
 		}
 		row(w, "%s\t%.4g rps\t%.4g rps\t%s\t%s", p.Pool, p.CapacityRps, p.FileRps, traffic, p.Command)
-		for _, words := range p.Words {
-			row(w, "  %s", plain(words))
-		}
-		if p.Unfitted != "" {
-			row(w, "  not fitted: %s", plain(p.Unfitted))
-		}
-		if p.Adopted {
-			row(w, "  in use is a profile that was fitted to traffic, as the fleet file allows")
-		}
-		if p.Adopting != "" && len(p.Words) > 0 {
-			row(w, "  not adopted further: %s", plain(p.Adopting))
-		}
+		notes = append(notes, profileNotes(p)...)
 	}
+	for _, n := range notes {
+		row(w, "- %s", plain(n))
+	}
+}
+
+// profileNotes says in words what is to be known of a profile.
+func profileNotes(p *admin.Profile) (notes []string) {
+	add := func(text string) { notes = append(notes, fmt.Sprintf("%s: %s", p.Pool, text)) }
+	for _, words := range p.Words {
+		add(words)
+	}
+	if p.Unfitted != "" {
+		add("not fitted: " + p.Unfitted)
+	}
+	if p.Adopted {
+		add("a profile that was fitted to traffic is in use, as the fleet file allows")
+	}
+	if p.Adopting != "" {
+		add("no further step: " + p.Adopting)
+	}
+	return notes
 }
 
 func penaltyRow(w *tabwriter.Writer, p *admin.Penalty) {

@@ -36,6 +36,12 @@ func aStatus() *admin.Status {
 			}},
 			{Pool: "b"},
 		},
+		Profiles: []admin.Profile{{
+			ProfileNews: fleet.ProfileNews{Pool: "a", CapacityRps: 9, FileRps: 10, Adopted: true, Fitted: &fleet.FitSummary{CapacityRps: 8, LowRps: 7.5, HighRps: 8.25}, Adopting: "wait"},
+			Words:       []string{"TTFT is longer"}, Command: "weir fit --from here --pool a",
+		}, {
+			ProfileNews: fleet.ProfileNews{Pool: "b", CapacityRps: 10, FileRps: 10, Unfitted: "too few"}, Words: []string{"TBT is longer"}, Command: "weir fit --from here --pool b",
+		}},
 		Penalties: []admin.Penalty{{
 			Pool: "a", Engine: "10.0.0.1:80", Penalty: 0.05, Fault: fleet.FaultFirstTokens, For: "first tokens come late", By: 2, AgeSeconds: 12, ClearsSeconds: 14,
 		}},
@@ -62,6 +68,15 @@ b     0/0    -         -      -
 
 ENGINES OF  FROM     FOUND  LEAVING  REFUSED  HEARD     PROBLEM
 a           file /a  2      1        3        2.0s ago  is on fire
+
+PROFILE OF  CAPACITY  IN THE FILE  BY TRAFFIC           IN FULL BY
+a           9 rps     10 rps       8 rps (7.5 to 8.25)  weir fit --from here --pool a
+b           10 rps    10 rps       -                    weir fit --from here --pool b
+- a: TTFT is longer
+- a: a profile that was fitted to traffic is in use, as the fleet file allows
+- a: no further step: wait
+- b: TBT is longer
+- b: not fitted: too few
 
 PENALISED    POOL  GETS  FOR                     SINCE  BY  CLEARS
 10.0.0.1:80  a     5%    first tokens come late  12.0s  2   by good answers, else in 14.0s
