@@ -74,6 +74,10 @@ test-llama: setup ## Measure at length what conversations find in llama.cpp's KV
 test-capacity: setup ## Measure at length how a profile that promises too much is found out
 	WEIR_FIGURES=$(abspath out/test-capacity.json) go test -count=1 -v -timeout 20m -run TestOverstatedAtLength ./deploy
 
+.PHONY: test-fit
+test-fit: setup ## Measure llama.cpp at many loads, and predict its TTFT at others
+	WEIR_FIGURES=$(abspath out/test-fit.json) go test -count=1 -v -timeout 30m -run TestFitAtLength ./deploy
+
 # CHAOS="300 %" runs the scenarios whose names have that in them.
 CHAOS ?=
 
