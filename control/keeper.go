@@ -14,12 +14,15 @@ import (
 type Keeper struct {
 	Failed atomic.Uint64 // saves that failed; the plan stays in force all the same
 
-	OrdersFailed atomic.Uint64 // likewise of orders; they are tried again each round
+	OrdersFailed    atomic.Uint64 // likewise of orders; they are tried again each round
+	HistoriesFailed atomic.Uint64 // likewise of histories; a restart begins with older ones
 
 	store   Store
 	log     *zap.Logger
 	pending chan Saved
 	orders  chan Orders
+
+	histories chan Histories
 
 	last       *Saved  // only the goroutine of Run touches these
 	lastOrders *Orders // nil: none were saved, or it is not known
@@ -41,7 +44,7 @@ func (k *Keeper) Problem() string {
 
 // NewKeeper returns a keeper for a store.
 func NewKeeper(store Store, log *zap.Logger) *Keeper {
-	return &Keeper{store: store, log: log, pending: make(chan Saved, 1), orders: make(chan Orders, 1)}
+	return &Keeper{store: store, log: log, pending: make(chan Saved, 1), orders: make(chan Orders, 1), histories: make(chan Histories, 1)}
 }
 
 // Keep takes a plan to save. A held one is not: what it holds was saved when it
@@ -67,6 +70,16 @@ func (k *Keeper) KeepOrders(o Orders) {
 	k.orders <- o
 }
 
+// KeepHistories takes what pools showed. It is called from one goroutine, every some
+// minutes: there is much of it.
+func (k *Keeper) KeepHistories(all Histories) {
+	select {
+	case <-k.histories:
+	default:
+	}
+	k.histories <- all
+}
+
 // Run saves until the context ends, and what is pending then as well.
 func (k *Keeper) Run(ctx context.Context) error {
 	for {
@@ -75,6 +88,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.save(&s)
 		case o := <-k.orders:
 			k.saveOrders(&o)
+		case h := <-k.histories:
+			k.saveHistories(h)
 		case <-ctx.Done():
 			k.saveRest()
 			return nil
@@ -93,6 +108,18 @@ func (k *Keeper) saveRest() {
 	case o := <-k.orders:
 		k.saveOrders(&o)
 	default:
+	}
+	select {
+	case h := <-k.histories:
+		k.saveHistories(h)
+	default:
+	}
+}
+
+func (k *Keeper) saveHistories(all Histories) {
+	if err := k.store.SaveHistories(all); err != nil {
+		k.HistoriesFailed.Add(1)
+		k.log.Warn("histories of pools not saved: a restart begins with older ones", zap.Error(err))
 	}
 }
 

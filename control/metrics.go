@@ -25,6 +25,7 @@ func (k *Keeper) RegisterMetrics(r prometheus.Registerer) error {
 	return errors.Join(
 		r.Register(newCounter("plans_unsaved", "Plans that the state directory did not take.", &k.Failed)),
 		r.Register(newCounter("orders_unsaved", "Operators' orders, brakes among them, that the state directory did not take.", &k.OrdersFailed)),
+		r.Register(newCounter("histories_unsaved", "Times that the state directory did not take what pools showed.", &k.HistoriesFailed)),
 	)
 }
 

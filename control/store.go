@@ -19,8 +19,8 @@ import (
 	"weir/fleet"
 )
 
-// Store is a directory that keeps the last plan, and what operators have ordered, over
-// restarts.
+// Store is a directory that keeps the last plan, what operators have ordered, and what
+// pools showed, over restarts.
 type Store struct{ Dir string }
 
 // Saved is what a store keeps: all that is needed to act on the last plan when
@@ -39,6 +39,7 @@ const storeFormat = 1
 const (
 	storeFile    = "plan.json"
 	ordersFile   = "orders.json"
+	historyFile  = "history.json"
 	refused      = ".refused" // behind a name, and when
 	lockFile     = "lock"
 	maxStoreSize = 256 << 20 // bytes; a plan of 300 front-ends, 2,000 pools and 20 classes is a tenth
@@ -108,6 +109,28 @@ func (s Store) LoadOrders() (*Orders, error) {
 		return orders, err
 	}
 	return nil, s.setAside(ordersFile, "operators' orders", err)
+}
+
+// Histories are what pools showed at their loads.
+type Histories map[fleet.PoolID][]fleet.Span
+
+// LoadHistories reads the histories that were saved last, likewise.
+func (s Store) LoadHistories() (Histories, error) {
+	all, err := s.ReadHistories()
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return all, err
+	}
+	return nil, s.setAside(historyFile, "pools' histories", err)
+}
+
+// ReadHistories reads them and changes nothing.
+func (s Store) ReadHistories() (Histories, error) {
+	e, err := readEnvelope(filepath.Join(s.Dir, historyFile))
+	if err != nil {
+		return nil, err
+	}
+	all := Histories{}
+	return all, e.open(&all)
 }
 
 // ReadOrders reads them and changes nothing. Whether they make sense [New] sees.
@@ -199,6 +222,14 @@ func (s Store) Save(saved Saved) error {
 func (s Store) SaveOrders(o *Orders) error {
 	if err := s.seal(ordersFile, o); err != nil {
 		return fmt.Errorf("save orders: %w", err)
+	}
+	return nil
+}
+
+// SaveHistories replaces the histories that were saved last, likewise.
+func (s Store) SaveHistories(all Histories) error {
+	if err := s.seal(historyFile, all); err != nil {
+		return fmt.Errorf("save histories: %w", err)
 	}
 	return nil
 }

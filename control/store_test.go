@@ -202,3 +202,37 @@ func TestSameIgnoresOnlyTheTime(t *testing.T) {
 		}
 	}
 }
+
+// What pools showed is kept beside the loop, and read back; a torn file is set aside.
+func TestHistoriesAreKept(t *testing.T) {
+	s := Store{t.TempDir()}
+	k := NewKeeper(s, zap.NewNop())
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	want := Histories{"p": {{From: at, To: at.Add(time.Minute), EngineSeconds: 120, Issued: 600, Tokens: fleet.Tokens{Prompt: 1000}, TTFT: fleet.Timing{Items: 9, Seconds: 0.2, StdErr: fleet.StdErr{Value: 0.01, Known: true}}}}}
+	k.KeepHistories(Histories{"p": nil})
+	k.KeepHistories(want)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := k.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.LoadHistories()
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	path := filepath.Join(s.Dir, historyFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text[:len(text)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.LoadHistories(); err == nil || !strings.Contains(err.Error(), "pools' histories, now in") {
+		t.Errorf("a torn file is read as %v", err)
+	}
+	unwritable := NewKeeper(Store{filepath.Join(path+".none", "\x00")}, zap.NewNop())
+	if unwritable.saveHistories(want); unwritable.HistoriesFailed.Load() != 1 {
+		t.Error("what is not saved is not counted")
+	}
+}

@@ -182,3 +182,16 @@ func TestFactorRestsOnTheProfileInUse(t *testing.T) {
 		t.Errorf("with a profile of 8 rps in place of 10 the factor is %v, want 1", got)
 	}
 }
+
+func TestHistoryIsRemembered(t *testing.T) {
+	tracker := NewTracker(serviceFleet())
+	at := served(tracker, epoch, 250, 12, 0.34, nil)
+	h := historyOf(tracker, at)
+	next := NewTracker(serviceFleet())
+	next.Remember(map[fleet.PoolID][]fleet.Span{"big": append(append([]fleet.Span{}, h...), fleet.Span{To: at}), "gone": h})
+	at = served(next, at, 130, 12, 0.34, nil)
+	got := historyOf(next, at)
+	if len(got) != len(h)+2 || got[0] != h[0] {
+		t.Errorf("%d spans after a restart and two minutes, want the %d before it and two", len(got), len(h))
+	}
+}

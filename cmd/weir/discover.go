@@ -40,6 +40,7 @@ func (p *plane) state(now time.Time, previous *fleet.Plan) *fleet.State {
 	p.useFound()
 	s := p.tracker.State(now, previous)
 	s.Sources = p.book.Sources()
+	p.keepHistories(now, s)
 	return s
 }
 

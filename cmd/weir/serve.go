@@ -83,8 +83,9 @@ type plane struct {
 	found   *fleet.Fleet   // what of it the others have, but for profiles that stand in; likewise
 	watcher *watch.Watcher // of profiles
 
-	adopted     map[fleet.PoolID]fleet.Adoption // profiles that stand in for the file's; likewise
-	adoptedAnew bool                            // since the others were told; likewise
+	adopted       map[fleet.PoolID]fleet.Adoption // profiles that stand in for the file's; likewise
+	historiesKept time.Time                       // when they last were; likewise
+	adoptedAnew   bool                            // since the others were told; likewise
 
 	unkept string // why not; empty: nobody asked for it
 
@@ -104,6 +105,7 @@ func newPlane(file string, begin beginning, state string, log *zap.Logger) *plan
 	p.book = discover.NewBook(begin.fleet, restored.Engines)
 	f := p.book.Fleet()
 	p.found, p.tracker = f, signals.NewTracker(f)
+	p.remember(state, log.Named("state"))
 	p.loop = control.New(control.Config{
 		State:    p.state,
 		Plan:     makePlan,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -46,6 +47,48 @@ func (p *plane) restoreOrders(load func() (*control.Orders, error), log *zap.Log
 	}
 	log.Info("operators' orders loaded", zap.Int("brakes", len(ordered.Brakes)))
 	return ordered
+}
+
+// historyEvery is how many spans lie between two times that histories are saved.
+const historyEvery = 10
+
+// keepHistories hands what pools showed to the keeper now and then, if there is one.
+func (p *plane) keepHistories(now time.Time, s *fleet.State) {
+	step := cmp.Or(s.Fleet.Options.HistoryStep, fleet.DefaultHistoryStep)
+	if p.keeper == nil || now.Sub(p.historiesKept) < historyEvery*step {
+		return
+	}
+	if !p.historiesKept.IsZero() { // what is there at the start is saved
+		all := control.Histories{}
+		for id := range s.Pools {
+			if h := s.Pools[id].History; len(h) > 0 {
+				all[id] = h
+			}
+		}
+		p.keeper.KeepHistories(all)
+	}
+	p.historiesKept = now
+}
+
+// remember has the tracker begin with what an earlier process has kept of pools.
+func (p *plane) remember(dir string, log *zap.Logger) {
+	if dir == "" {
+		return
+	}
+	store := control.Store{Dir: dir}
+	load := store.LoadHistories
+	if p.keeper == nil {
+		load = store.ReadHistories // whose file it is is not for us to set aside
+	}
+	all, err := load()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		p.counters.restoresFailed.Add(1)
+		log.Error("histories of pools not usable: beginning without them", zap.Error(err))
+	default:
+		p.tracker.Remember(all)
+	}
 }
 
 // keepOrders hands what operators ordered to the keeper, if there is one.
