@@ -54,7 +54,7 @@ func newProfiles(s *fleet.State, news []fleet.ProfileNews) []PoolHistory {
 func (s *Status) addProfiles(all []fleet.ProfileNews) {
 	for i := range all {
 		n := &all[i]
-		if len(n.Drifts) == 0 && !n.Adopted {
+		if len(n.Drifts) == 0 && !n.Adopted && n.Why == "" {
 			continue
 		}
 		p := Profile{ProfileNews: *n, Words: []string{}, Command: fitCommand("ADMIN", n.Pool)}

@@ -20,7 +20,7 @@ type Status struct {
 	Shadow           *Shadow      `json:"shadow"` // null: there is none, or it has done nothing yet
 	FrontEnds        []FrontEnd   `json:"frontEnds"`
 	Pools            []Pool       `json:"pools"`
-	Profiles         []Profile    `json:"profiles"`  // of pools, that are not true any more, or for which a fitted one stands in
+	Profiles         []Profile    `json:"profiles"`  // of pools, that are not true any more, cannot all be judged, or for which a fitted one stands in
 	Penalties        []Penalty    `json:"penalties"` // not more than a hundred
 	UnknownFrontEnds []Unknown    `json:"unknownFrontEnds"`
 }

@@ -91,9 +91,13 @@ type Adoption struct {
 
 // Adopt returns the fleet with the profiles that stand in for the file's, and the
 // fleet itself where there are none. An adoption whose pool does not ask for it, or
-// that was made for another profile, is left out.
+// that was made for another profile, is left out; and all are where the file's capacities
+// rule, whatever is measured.
 func (f *Fleet) Adopt(all map[PoolID]Adoption) *Fleet {
 	out := f
+	if f.Options.DeclaredOnly {
+		return f
+	}
 	for i := range f.Pools {
 		p := &f.Pools[i]
 		a, ok := all[p.ID]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -162,6 +163,7 @@ func sourceRows(w *tabwriter.Writer, pools []admin.Pool) {
 // profileRows shows profiles that are not true any more, and those for which one that
 // was fitted to traffic stands in.
 func profileRows(w *tabwriter.Writer, all []admin.Profile) {
+	all = slices.DeleteFunc(slices.Clone(all), func(p admin.Profile) bool { return len(p.Words) == 0 && !p.Adopted }) // why they cannot be judged is for those who ask
 	if len(all) == 0 {
 		return
 	}

@@ -40,6 +40,8 @@ func aStatus() *admin.Status {
 			ProfileNews: fleet.ProfileNews{Pool: "a", CapacityRps: 9, FileRps: 10, Adopted: true, Fitted: &fleet.FitSummary{CapacityRps: 8, LowRps: 7.5, HighRps: 8.25}, Adopting: "wait"},
 			Words:       []string{"TTFT is longer"}, Command: "weir fit --from here --pool a",
 		}, {
+			ProfileNews: fleet.ProfileNews{Pool: "c", CapacityRps: 10, FileRps: 10, Why: "prompts are long"},
+		}, {
 			ProfileNews: fleet.ProfileNews{Pool: "b", CapacityRps: 10, FileRps: 10, Unfitted: "too few"}, Words: []string{"TBT is longer"}, Command: "weir fit --from here --pool b",
 		}},
 		Penalties: []admin.Penalty{{

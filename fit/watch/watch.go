@@ -150,7 +150,11 @@ func (w *Watcher) judge(now time.Time, s *fleet.State, p *fleet.Pool, of *watche
 	} else {
 		of.news.Fitted, of.news.Unfitted = before.Fitted, before.Unfitted
 	}
-	if p.AdoptFit {
+	switch {
+	case !p.AdoptFit:
+	case s.Fleet.Options.DeclaredOnly:
+		of.news.Adopting = "by its option demand the fleet file's capacities rule"
+	default:
 		of.news.Adopting = w.step(p, of)
 	}
 }

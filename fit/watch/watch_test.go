@@ -121,6 +121,14 @@ func TestAdoption(t *testing.T) {
 		t.Error(err)
 	}
 
+	s.fleet.Options.DeclaredOnly = true
+	if n := s.minutes(1); n.Adopted || n.CapacityRps != 10 {
+		t.Errorf("%+v: the file's capacities rule", n)
+	}
+	s.fleet.Options.DeclaredOnly = false
+	if n := s.minutes(1); !n.Adopted || n.CapacityRps != before {
+		t.Errorf("%+v: what is measured rules, and what was adopted is gone", n)
+	}
 	s.fleet.Pools[0].Profile.CapacityRps = 9 // by hand
 	if n := s.minutes(1); n.Adopted || n.CapacityRps != 9 {
 		t.Errorf("%+v, want what the file says anew", n)
