@@ -270,6 +270,19 @@ func TestDialNamesABadTarget(t *testing.T) {
 	}
 }
 
+// gRPC's resolver, which waits between two questions, is not to be in the way.
+func TestDialAsksForNamesAnew(t *testing.T) {
+	t.Parallel()
+	conn, err := Dial("weir.test:18000", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got, want := conn.CanonicalTarget(), "passthrough:///weir.test:18000"; got != want {
+		t.Errorf("target %s, want %s", got, want)
+	}
+}
+
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	m := newMirror(servedTypes(fleet.RoleEnvoy))

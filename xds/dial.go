@@ -27,7 +27,10 @@ func Dial(target string, c credentials.TransportCredentials) (*grpc.ClientConn, 
 	if c == nil {
 		c = insecure.NewCredentials()
 	}
-	conn, err := grpc.NewClient(target,
+	// A name is asked for anew with each attempt, which passthrough leaves to the dialer.
+	// gRPC's own resolver asks again after half a minute, and after failures as late as
+	// two: a control plane that is replaced, at another address, would be missed for long.
+	conn, err := grpc.NewClient("passthrough:///"+target,
 		grpc.WithTransportCredentials(c),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
