@@ -403,7 +403,9 @@ func TestContextIsWhole(t *testing.T) {
 			continue
 		}
 		packages++
-		if !slices.ContainsFunc(allowed, func(a string) bool { return strings.HasPrefix(folder+"/", strings.TrimPrefix(a, "!")+"/") && a[0] == '!' }) {
+		if !slices.ContainsFunc(allowed, func(a string) bool {
+			return strings.HasPrefix(folder+"/", strings.TrimPrefix(a, "!")+"/") && a[0] == '!'
+		}) {
 			t.Errorf(".dockerignore keeps %s out", folder)
 		}
 	}
