@@ -261,7 +261,7 @@ func (l *lookout) between(from, to time.Time) []sight {
 }
 
 // settled is how many ticks after a time the plan has come to what it is at the end of
-// the phase, but for five hundredths of the traffic.
+// the phase.
 func (l *lookout) settled(from, to time.Time) float64 {
 	sees := l.between(from, to)
 	if len(sees) == 0 {
@@ -270,20 +270,26 @@ func (l *lookout) settled(from, to time.Time) float64 {
 	last := sees[len(sees)-1]
 	ticks := 0.0
 	for _, s := range sees {
-		if fleet.Moved(&s.plan, &last.plan) > 0.05 || math.Abs(part(&s.plan)-part(&last.plan)) > 0.1 {
+		if !alike(&s.plan, &last.plan) {
 			ticks = math.Ceil(s.at.Sub(from).Seconds() / chaosTick.Seconds())
 		}
 	}
 	return ticks
 }
 
-// part is the part of the demand that a plan admits.
-func part(p *fleet.Plan) float64 {
-	demand := 0.0
-	for i := range p.Routes {
-		demand += p.Routes[i].DemandRps
+// alike says whether plans are the same but for five hundredths of the traffic and, where
+// they shed, a tenth of what they admit. What they shed wavers as demand does, by chance.
+func alike(p, q *fleet.Plan) bool {
+	admitted, admits := servedRps(p), servedRps(q)
+	sheds := p.ShedRps() > 0
+	return fleet.Moved(p, q) <= 0.05 && sheds == (q.ShedRps() > 0) && (!sheds || math.Abs(admitted-admits) <= 0.1*admits)
+}
+
+func servedRps(p *fleet.Plan) (sum float64) {
+	for i := range p.Pools {
+		sum += p.Pools[i].Rps
 	}
-	return 1 - p.ShedRps()/max(demand, 1e-9)
+	return sum
 }
 
 // common is what holds in every scenario.

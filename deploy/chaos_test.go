@@ -96,20 +96,20 @@ func scenarios() []scenario {
 			judge: func(c *chaos, f *figures) { c.nobody(f) },
 		},
 		{
-			name: "half of all engines answer 500", load: 0.8, lasts: 30 * time.Second, after: 25 * time.Second, retry: true,
+			name: "half of all engines answer 500", load: 0.8, lasts: 30 * time.Second, after: 35 * time.Second, retry: true,
 			begin: func(c *chaos) { c.fault(half(c), `{"errorRate":1}`) },
 			end:   func(c *chaos) { c.fault(half(c), `{}`) },
 			judge: func(c *chaos, f *figures) { c.halved(f, half(c)) },
 		},
 		{
-			name: "half of all engines down", load: 0.8, lasts: 30 * time.Second, after: 25 * time.Second, retry: true,
+			name: "half of all engines down", load: 0.8, lasts: 30 * time.Second, after: 35 * time.Second, retry: true,
 			begin: func(c *chaos) { c.kill(half(c)) },
 			end:   func(c *chaos) { c.revive(half(c)) },
 			judge: func(c *chaos, f *figures) { c.halved(f, half(c)) },
 		},
 		flapping(),
 		{
-			name: "a region lost", load: 0.8, lasts: 30 * time.Second, after: 25 * time.Second, retry: true,
+			name: "a region lost", load: 0.8, lasts: 30 * time.Second, after: 35 * time.Second, retry: true,
 			begin: func(c *chaos) { c.kill(c.engines("pool-west")) },
 			end:   func(c *chaos) { c.revive(c.engines("pool-west")) },
 			judge: func(c *chaos, f *figures) { c.halved(f, c.engines("pool-west")) },
