@@ -140,7 +140,7 @@ func TestCharts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	charts := Charts(c, []string{"A", "B", "C"})
+	charts := Charts(c, []string{"A", "B", "C"}, 2)
 	for name, lines := range map[string]int{"ttft": 2, "end-to-end": 2, "shed": 2, "utilisation-nearest": 3, "utilisation-even": 3} {
 		if charts[name] == nil || len(charts[name].Traces) != lines || len(charts[name].Traces[0].Value) != 9 {
 			t.Errorf("%s: %+v", name, charts[name])

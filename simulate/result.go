@@ -18,10 +18,12 @@ type Result struct {
 	PriceSeconds     float64      // of the pools' prices, mean over requests that were let in
 	Tokens           fleet.Tokens // of a mean request
 	WorkPerRequest   float64      // mean, in reference requests of the engine that did it
+	CacheSaves       float64      // what part of the work there would be without caches
 	Utilisations     map[fleet.PoolID]float64
 	FullestPool      fleet.PoolID
-	FullestPoolUsage float64 // its utilisation: work / what its engines can do
-	Parts            []Part  // of the whole run, if they were asked for
+	FullestPoolUsage float64                // its utilisation: work / what its engines can do
+	Links            map[fleet.Link]LinkUse // that were used
+	Parts            []Part                 // of the whole run, if they were asked for
 }
 
 // result sums up.
@@ -34,6 +36,7 @@ func (w *world) result() *Result {
 		ShedShare:      float64(t.refused) / float64(t.measured),
 		CachedShare:    t.cached / t.prompt,
 		WorkPerRequest: t.work / t.reached,
+		CacheSaves:     1 - t.work/t.uncachedWork,
 		PriceSeconds:   t.priceSeconds / t.reached,
 		Tokens:         fleet.Tokens{Prompt: t.prompt / t.reached, Output: t.output / t.reached},
 		MovedPerTick:   mean(t.moves),
@@ -42,6 +45,7 @@ func (w *world) result() *Result {
 		Parts:          w.parts.all,
 	}
 	w.age()
+	r.Links = w.links()
 	r.TTFT, r.EndToEnd = LatencyOf(t.ttft), LatencyOf(t.endToEnd)
 	for i := range w.Fleet.Pools {
 		p := &w.Fleet.Pools[i]
@@ -66,12 +70,13 @@ func (w *world) age() {
 		if j.Prompt == 0 || j.arrived == 0 || !w.measures(j) {
 			continue // nobody's place, or not arrived
 		}
-		if j.seen == 0 {
-			w.tally.ttft = append(w.tally.ttft, w.now-j.arrived)
-		} else {
-			w.tally.ttft = append(w.tally.ttft, j.seen-j.arrived)
+		age := w.now - j.arrived
+		ttft := age
+		if j.seen > 0 {
+			ttft = j.seen - j.arrived
 		}
-		w.tally.endToEnd = append(w.tally.endToEnd, w.now-j.arrived)
+		w.tally.ttft, w.tally.endToEnd = append(w.tally.ttft, ttft), append(w.tally.endToEnd, age)
+		w.link(j).add(ttft, age)
 	}
 }
 

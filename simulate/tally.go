@@ -15,11 +15,13 @@ type tally struct {
 	gaps, gapSeconds       float64
 	prompt, output, cached float64
 	reached, work          float64
+	uncachedWork           float64 // had nothing been cached
 	priceSeconds           float64 // of all that reached an engine
 	sojourns               float64 // seconds in engines, of all that left them
 	talks                  map[uint64]talkTally
-	moves                  []float64 // share of the traffic that each plan moved
-	began, ended           []float64 // work by pool when measuring began and ended
+	moves                  []float64   // share of the traffic that each plan moved
+	began, ended           []float64   // work by pool when measuring began and ended
+	links                  []linkTally // by front-end and pool
 }
 
 // talkTally is where a conversation is.
@@ -29,8 +31,11 @@ type talkTally struct {
 	moved  bool
 }
 
-func newTally(pools int) tally {
-	return tally{talks: map[uint64]talkTally{}, began: make([]float64, pools), ended: make([]float64, pools)}
+func newTally(frontEnds, pools int) tally {
+	return tally{
+		talks: map[uint64]talkTally{}, began: make([]float64, pools), ended: make([]float64, pools),
+		links: make([]linkTally, frontEnds*pools),
+	}
 }
 
 func (t *tally) underWay() int { return t.arrived - t.served - t.shed }
@@ -57,6 +62,7 @@ func (t *tally) reach(j *job, r *replica, measured bool) {
 	}
 	t.reached++
 	t.work += r.Work(float64(j.Prompt-j.cached), float64(j.Output))
+	t.uncachedWork += r.Work(float64(j.Prompt), float64(j.Output))
 	t.prompt += float64(j.Prompt)
 	t.output += float64(j.Output)
 	t.cached += float64(j.cached)
@@ -75,11 +81,12 @@ func (t *tally) place(j *job, measured bool) {
 	t.talks[j.Key] = c
 }
 
-func (t *tally) finish(now float64, j *job, measured bool) {
+func (t *tally) finish(now float64, j *job, way *linkTally, measured bool) {
 	t.served++
 	if !measured {
 		return
 	}
+	way.add(j.seen-j.arrived, now-j.arrived)
 	t.ttft = append(t.ttft, j.seen-j.arrived)
 	t.endToEnd = append(t.endToEnd, now-j.arrived)
 	t.gaps += float64(j.Output - 1)

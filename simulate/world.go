@@ -63,7 +63,7 @@ func newWorld(c *Config) *world {
 		w.frontEnds = append(w.frontEnds, newFrontEnd(c.Fleet, &c.Fleet.FrontEnds[i], len(w.replicas)))
 	}
 	w.plane = newPlane(c.Fleet, signals.NewTracker(c.Fleet), len(w.replicas))
-	w.tally = newTally(len(c.Fleet.Pools))
+	w.tally = newTally(len(c.Fleet.FrontEnds), len(c.Fleet.Pools))
 	w.parts = newParts(c.Parts, c.Seconds, len(c.Fleet.Pools))
 	return w
 }
@@ -262,7 +262,7 @@ func (w *world) step(number int32) {
 func (w *world) finish(id int32) {
 	j := w.jobs.at(id)
 	w.frontEnds[j.FrontEnd].finish(w.now, j, w.poolOf[j.engine])
-	w.tally.finish(w.now, j, w.measures(j))
+	w.tally.finish(w.now, j, w.link(j), w.measures(j))
 	w.parts.finish(w.now, j)
 	w.goOn(j)
 	w.jobs.drop(id)

@@ -101,6 +101,7 @@ func (s *simulation) search(c *cobra.Command, sc *scene, format string) error {
 		}
 		step := out.step(n, of.Results[0], pool.ID)
 		out.Tried = append(out.Tried, step)
+		out.remember(s, of)
 		step.print(steps)
 		return step.Enough, nil
 	})
@@ -109,6 +110,13 @@ func (s *simulation) search(c *cobra.Command, sc *scene, format string) error {
 	}
 	out.Replicas, out.MonotoneSoFar = answer.Number, answer.Monotone
 	return out.tell(c.OutOrStdout(), format)
+}
+
+// remember notes once that plans know nothing of caches.
+func (f *found) remember(s *simulation, of *simulate.Comparison) {
+	if s.cached == 0 && len(f.Tried) == 1 {
+		f.Notes = append(f.Notes, cacheNote(of.Results[0][0].CacheSaves)...)
+	}
 }
 
 func (f *found) head(w io.Writer, s *simulation, sc *scene) {

@@ -16,8 +16,16 @@ import (
 	"weir/simulate"
 )
 
-// plotParts is how finely a run is drawn.
-const plotParts = 120
+// A run is drawn in parts that are long enough to hold more than chance, unless there
+// would be too few of them.
+const (
+	plotSeconds                = 5
+	fewestParts, mostPlotParts = 24, 120
+)
+
+func plotParts(seconds float64) int {
+	return int(min(mostPlotParts, max(fewestParts, seconds/plotSeconds)))
+}
 
 // simulated is what is told of a simulation.
 type simulated struct {
@@ -42,6 +50,17 @@ type simulatedPolicy struct {
 	UnderWay    int                 `json:"underWay"` // at the end of all
 	Figures     map[string]estimate `json:"figures"`
 	Utilisation map[string]estimate `json:"utilisationPercent"` // by pool
+	Links       []simulatedLink     `json:"links"`              // that were used under any seed
+}
+
+// simulatedLink is what went from a front-end to a pool. Its times are means over the
+// seeds under which something did.
+type simulatedLink struct {
+	FrontEnd string   `json:"frontEnd"`
+	Pool     string   `json:"pool"`
+	Share    estimate `json:"sharePercent"` // of what the front-end let in
+	TTFT     estimate `json:"ttftMeanSeconds"`
+	EndToEnd estimate `json:"endToEndMeanSeconds"`
 }
 
 // estimate is a mean over seeds and half of its 95 % confidence interval, 0 under one
@@ -78,10 +97,12 @@ func (s *simulation) summary(sc *scene, c *simulate.Comparison) *simulated {
 	for i := range sc.fleet.Pools {
 		out.priced = out.priced || sc.fleet.Pools[i].PriceSeconds > 0
 	}
+	saved := 0.0
 	for i, name := range c.Policies {
 		p := simulatedPolicy{Policy: name, Figures: map[string]estimate{}, Utilisation: map[string]estimate{}}
 		held := 0
 		for _, r := range c.Results[i] {
+			saved = max(saved, r.CacheSaves)
 			p.Requests += r.Measured
 			p.UnderWay += r.UnderWay
 			held += r.Held
@@ -93,8 +114,32 @@ func (s *simulation) summary(sc *scene, c *simulate.Comparison) *simulated {
 			id := sc.fleet.Pools[k].ID
 			put(p.Utilisation, string(id), c.Of(i, simulate.Measure{Of: func(r *simulate.Result) float64 { return 100 * r.Utilisations[id] }}))
 		}
+		p.Links = linksOf(sc.fleet, c.Results[i])
 		out.Policies = append(out.Policies, p)
 		out.remark(name, p.UnderWay, held)
+	}
+	if s.cached == 0 {
+		out.Notes = append(out.Notes, cacheNote(saved)...)
+	}
+	return out
+}
+
+func linksOf(f *fleet.Fleet, results []*simulate.Result) (out []simulatedLink) {
+	for i := range f.FrontEnds {
+		for k := range f.Pools {
+			at := fleet.Link{FrontEnd: f.FrontEnds[i].ID, Pool: f.Pools[k].ID}
+			var shares, ttft, endToEnd []float64
+			for _, r := range results {
+				l, used := r.Links[at]
+				shares = append(shares, 100*l.Share)
+				if used {
+					ttft, endToEnd = append(ttft, l.TTFTSeconds), append(endToEnd, l.EndToEndSeconds)
+				}
+			}
+			if len(ttft) > 0 {
+				out = append(out, simulatedLink{string(at.FrontEnd), string(at.Pool), estimated(shares), estimated(ttft), estimated(endToEnd)})
+			}
+		}
 	}
 	return out
 }
@@ -109,15 +154,33 @@ func (s *simulated) remark(policy string, underWay, held int) {
 	}
 }
 
+// muchSaved is what part of the work caches save before it is worth a word.
+const muchSaved = 0.2
+
+// cacheNote says that plans know nothing of what caches save.
+func cacheNote(saved float64) []string {
+	if !(saved > muchSaved) {
+		return nil
+	}
+	return []string{fmt.Sprintf("caches save up to %.0f %% of the work, of which plans know nothing: they count whole prompts, and so take pools for up to %.1f times as busy as these engines are. "+
+		"If the profiles were measured with warm caches, say how warm with --profile-cached; if not, measure them under such traffic", 100*saved, 1/(1-saved))}
+}
+
 func put(in map[string]estimate, key string, e simulate.Estimate) {
 	if math.IsNaN(e.Mean) || math.IsInf(e.Mean, 0) {
 		return
 	}
+	in[key] = estimateOf(e)
+}
+
+func estimated(xs []float64) estimate { return estimateOf(simulate.EstimateOf(xs)) }
+
+func estimateOf(e simulate.Estimate) estimate {
 	out := estimate{Value: e.Mean}
 	if !math.IsNaN(e.PlusMinus) {
 		out.PlusMinus = e.PlusMinus
 	}
-	in[key] = out
+	return out
 }
 
 func (e estimate) String() string {
@@ -170,15 +233,15 @@ func span(seconds float64) string {
 }
 
 // plot draws a comparison into a folder.
-func plot(dir string, c *simulate.Comparison, f *fleet.Fleet) error {
+func plot(dir string, c *simulate.Comparison, sc *scene) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	var pools []string
-	for i := range f.Pools {
-		pools = append(pools, string(f.Pools[i].ID))
+	for i := range sc.fleet.Pools {
+		pools = append(pools, string(sc.fleet.Pools[i].ID))
 	}
-	for name, chart := range simulate.Charts(c, pools) {
+	for name, chart := range simulate.Charts(c, pools, sc.warmUp) {
 		if err := writeTo(filepath.Join(dir, name+".svg"), chart.WriteSVG); err != nil {
 			return err
 		}
