@@ -111,6 +111,11 @@ bench-policies: setup ## Compare all policies on simulated fleets under recorded
 	WEIR_FIGURES=$(abspath out/bench-policies.json) \
 		go test -count=1 -v -timeout 20m -run TestBenchPoliciesLive ./deploy
 
+.PHONY: bench-simulate
+bench-simulate: setup ## Hold weir simulate against real Envoys under the same requests, and time it
+	mkdir -p out
+	WEIR_FIGURES=$(abspath out/bench-simulate.json) go test -count=1 -v -timeout 30m -run 'TestBenchSimulate$$' ./deploy
+
 .PHONY: lint
 lint: ## Vet, staticcheck and the formatting
 	go vet ./...
