@@ -67,7 +67,7 @@ var rooms = map[string]room{
 	"extproc/penalty":   {ours: "fleet"},
 	"extproc/roundtrip": {ours: "fleet", modules: metrics},
 	"extproc/wire":      {modules: servers},
-	"simulate":          {ours: "fleet signals signals/dialect signals/scrape", modules: "github.com/cespare/xxhash/v2", tests: "*"},
+	"simulate":          {ours: "fleet extproc/gate signals signals/dialect signals/scrape", modules: "github.com/cespare/xxhash/v2", tests: "*"},
 	"fit":               {ours: "fleet", tests: "config"},
 	"fit/watch":         {ours: "fleet fit", modules: "go.uber.org/zap " + metrics},
 	"deploy":            {tests: "*"},

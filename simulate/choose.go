@@ -61,8 +61,8 @@ func newChoice(v *fleet.ViewClass, n *numbers) choice {
 	return c
 }
 
-// admits says whether a conversation is in the admitted fraction.
-func (c *choice) admits(key uint64) bool { return unit(mix(key^c.salt)) < c.admitted }
+// draw is a conversation's own number of 0–1: below the admitted fraction it may enter.
+func (c *choice) draw(key uint64) float64 { return unit(mix(key ^ c.salt)) }
 
 // home is the pool that a conversation belongs to; nil without any.
 func (c *choice) home(key uint64) (pool *poolChoice) {

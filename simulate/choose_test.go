@@ -92,7 +92,7 @@ func (d *duel) turn(t *testing.T, name string, bytes int) {
 	t.Helper()
 	pick, _ := asked(t, d.asks, name, bytes)
 	_, key := asked(t, d.all, name, bytes)
-	if admits := d.choice.admits(key); admits != (pick != "") {
+	if admits := d.choice.draw(key) < d.choice.admitted; admits != (pick != "") {
 		t.Fatalf("%s is let in: %v, want %v at a fraction of %v", name, admits, pick != "", d.choice.admitted)
 	}
 	if pick == "" {

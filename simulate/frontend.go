@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"weir/extproc/gate"
 	"weir/fleet"
 )
 
@@ -22,6 +23,8 @@ type frontEnd struct {
 	roundTrip []float64 // by pool
 	choices   []choice  // by class: what it was last told
 	crowd     crowd
+	gates     []gate.Gate // by class
+	admission *fleet.Admission
 	coming    queue[word]
 	classes   []counts // by class
 	notes     []note   // what the log will tell
@@ -33,8 +36,9 @@ type frontEnd struct {
 
 // word is what the control plane tells a front-end each round.
 type word struct {
-	choices []choice
-	levels  *fleet.Levels
+	choices   []choice
+	levels    *fleet.Levels
+	admission *fleet.Admission
 }
 
 // counts are a class's since the last report, but for what is in flight.
@@ -62,7 +66,7 @@ type engineCounts struct {
 }
 
 func newFrontEnd(f *fleet.Fleet, fe *fleet.FrontEnd, replicas int) *frontEnd {
-	out := &frontEnd{id: fe.ID, classes: make([]counts, len(f.Classes)), engines: make([]engineCounts, replicas)}
+	out := &frontEnd{id: fe.ID, classes: make([]counts, len(f.Classes)), gates: make([]gate.Gate, len(f.Classes)), engines: make([]engineCounts, replicas)}
 	out.crowd = newCrowd(len(f.Pools), replicas, f.Options.Hold.Seconds())
 	for i := range out.classes {
 		out.classes[i].issued = make([]uint64, len(f.Pools))
@@ -77,7 +81,7 @@ func newFrontEnd(f *fleet.Fleet, fe *fleet.FrontEnd, replicas int) *frontEnd {
 // install makes the oldest word under way the one to go by.
 func (f *frontEnd) install(w *world) {
 	next := f.coming.pop()
-	f.choices = next.choices
+	f.choices, f.admission = next.choices, next.admission
 	f.crowd.adopt(f.choices)
 	f.crowd.learn(w.now, next.levels, w.Fleet, &w.numbers)
 }

@@ -149,14 +149,14 @@ func (w *world) tick() {
 // publish tells every front-end its part of the plan in force, and how full the
 // engines are.
 func (w *world) publish(s *fleet.State) {
-	levels := fleet.NewLevels(s, w.plane.plan, date(w.now))
+	levels, admissions := fleet.NewLevels(s, w.plane.plan, date(w.now)), fleet.NewAdmissions(s, w.plane.plan)
 	for i, f := range w.frontEnds {
 		v := fleet.NewView(s, w.plane.plan, f.id)
 		choices := make([]choice, len(w.Fleet.Classes))
 		for k := range w.Fleet.Classes {
 			choices[k] = newChoice(v.Class(w.Fleet.Classes[k].ID), &w.numbers)
 		}
-		f.coming.push(word{choices, levels})
+		f.coming.push(word{choices, levels, admissions[f.id]})
 		w.events.push(w.now+w.Delays.Planning+w.Delays.ControlWay, installs, int32(i))
 	}
 }

@@ -27,6 +27,7 @@ const (
 	beginsCount                  // measuring begins
 	endsCount                    // measuring ends
 	endsPart                     // one part of the run ends
+	gatesStep                    // gates are brought up to date
 )
 
 // world is the state of a run.
@@ -91,6 +92,7 @@ func (w *world) begin() error {
 	for i := range w.Faults {
 		w.events.push(w.Faults[i].At, breaks, int32(i))
 	}
+	w.events.push(0, gatesStep, 0)
 	w.events.push(w.WarmUpSeconds, beginsCount, 0)
 	w.events.push(w.Seconds, endsCount, 0)
 	for i := range w.parts.all {
@@ -185,6 +187,8 @@ func (w *world) happen(e timer) {
 		w.workByPool(w.tally.began)
 	case endsCount:
 		w.workByPool(w.tally.ended)
+	case gatesStep:
+		w.stepGates()
 	case endsPart:
 		w.endPart(int(e.what))
 	}
@@ -196,7 +200,7 @@ func (w *world) arrive(id int32) {
 	j.arrived = w.now
 	f := w.frontEnds[j.FrontEnd]
 	choice := &f.choices[j.Class]
-	admitted := choice.admits(j.Key)
+	admitted := f.admits(j, choice, w.ongoing(j))
 	if j.engine = none; admitted {
 		j.engine = f.crowd.place(w.now, choice, j.Key, bytesPerToken*j.Prompt)
 		admitted = j.engine != none
