@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/admin"
 	"weir/deploy/stage"
 	"weir/fleet"
 	"weir/simulate"
@@ -149,7 +152,9 @@ func (tr *trial) live(t *testing.T) (*stage.Stage, []tried) {
 			})
 		})
 	}
+	believed := watchBeliefs(t, ctx, s)
 	frontEnds.Wait()
+	t.Logf("the least that was believed of pools meanwhile: %s", <-believed)
 	slices.SortFunc(all, func(a, b tried) int { return a.reply.Sent.Compare(b.reply.Sent) })
 	for i := range all {
 		all[i].at = all[i].reply.Sent.Sub(all[0].reply.Sent).Seconds()
@@ -420,6 +425,51 @@ func benchTrace(t *testing.T, f *figures) {
 		f.atMost("Azure's conversation trace over twelve regions, "+run.what, took.Seconds(), "s", most)
 		f.tell("Azure's conversation trace over twelve regions, "+run.what+", of a processor", cpu.Seconds(), "s")
 	}
+}
+
+// watchBeliefs tells, when the context ends, the least health and capacity factor of
+// each pool since: what a plan that refuses rests on.
+func watchBeliefs(t *testing.T, ctx context.Context, s *stage.Stage) <-chan string {
+	out := make(chan string, 1)
+	go func() {
+		least := map[fleet.PoolID]admin.PoolBelief{}
+		for {
+			select {
+			case <-ctx.Done():
+				var b strings.Builder
+				for _, id := range slices.Sorted(maps.Keys(least)) {
+					p := least[id]
+					fmt.Fprintf(&b, "%s: %.2f × %.2f (%s); ", id, p.Health, p.CapacityFactor, p.FactorReason)
+				}
+				out <- b.String()
+				return
+			case <-time.After(time.Second):
+			}
+			var now admin.Beliefs
+			if err := askJSON(ctx, "http://"+s.AdminAddress("weir")+"/beliefs", &now); err != nil {
+				continue // it is but told
+			}
+			for _, p := range now.Pools {
+				if was, known := least[p.Pool]; !known || p.Health*p.CapacityFactor < was.Health*was.CapacityFactor {
+					least[p.Pool] = p
+				}
+			}
+		}
+	}()
+	return out
+}
+
+func askJSON(ctx context.Context, url string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return json.NewDecoder(response.Body).Decode(into)
 }
 
 // watchTimers measures how late timers are, seconds in the mean, until the result is
