@@ -143,14 +143,16 @@ func (e *example) gateway(a *authority, pool fleet.PoolID, sni string) string {
 	pair, err := tls.LoadX509KeyPair(a.path(sni+".pem"), a.path(sni+".key"))
 	check(e.t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/healthz" {
+		if r.Host != sni || r.TLS.ServerName != sni {
+			http.Error(w, "another name", http.StatusMisdirectedRequest)
 			return
 		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.gates[r.Header.Get("x-test-id")] = pool
-		if r.TLS.ServerName != sni || r.URL.Path != "/v1/chat/completions" {
-			e.t.Errorf("gateway %s is asked for %s as %s", sni, r.URL.Path, r.TLS.ServerName)
+		if mark := r.Header.Get("x-test-id"); mark != "" && r.URL.Path == "/v1/chat/completions" {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.gates[mark] = pool
+		} else if r.URL.Path != "/healthz" {
+			http.NotFound(w, r)
 		}
 	}))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}

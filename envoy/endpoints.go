@@ -74,11 +74,21 @@ func encodeEngine(p *fleet.ViewPool, e fleet.ViewEngine) (*endpointv3.LbEndpoint
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	return &endpointv3.LbEndpoint{
-		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}},
+		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address, Hostname: nameOf(p)}},
 		HealthStatus:        healthOf(e.Readiness),
 		LoadBalancingWeight: u32(p.EngineWeight()),
 		Metadata:            poolMetadata(p.ID),
 	}, nil
+}
+
+// nameOf is the name by which a pool's engines are asked, in the handshake and in the
+// request: gateways refuse requests for another name than that of the handshake. Empty:
+// by the name that the client called.
+func nameOf(p *fleet.ViewPool) string {
+	if p.TLS == nil {
+		return ""
+	}
+	return p.TLS.SNI
 }
 
 func healthOf(r fleet.Readiness) corev3.HealthStatus {

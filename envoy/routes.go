@@ -170,12 +170,16 @@ func classRoute(c *fleet.ViewClass, match *routev3.RouteMatch, more map[string]a
 		route.ResponseHeadersToAdd = append(route.ResponseHeadersToAdd, header("retry-after", usualRetryAfter))
 		return answer(route, 503, NoEngine())
 	}
-	route.Action = &routev3.Route_Route{Route: &routev3.RouteAction{
+	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: string(c.ID)},
 		Timeout:          seconds(0),
 		HashPolicy:       hashPolicies(c.Affinity),
 		RetryPolicy:      policy,
-	}}
+	}
+	if slices.ContainsFunc(c.Pools, func(p fleet.ViewPool) bool { return nameOf(&p) != "" }) {
+		action.HostRewriteSpecifier = &routev3.RouteAction_AutoHostRewrite{AutoHostRewrite: wrapperspb.Bool(true)}
+	}
+	route.Action = &routev3.Route_Route{Route: action}
 	return route
 }
 

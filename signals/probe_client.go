@@ -26,10 +26,26 @@ func newProbeClient(t *fleet.TLS) (client *http.Client, scheme string, err error
 			return nil, "", err
 		}
 	}
-	return &http.Client{
+	client = &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, scheme, nil
+	}
+	if t != nil && t.SNI != "" {
+		client.Transport = named{transport, t.SNI}
+	}
+	return client, scheme, nil
+}
+
+// named asks by a name, as Envoy does where the fleet file gives one.
+type named struct {
+	*http.Transport
+	host string
+}
+
+func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.WithContext(r.Context()) // a copy: the caller's is not ours to change
+	r.Host = n.host
+	return n.Transport.RoundTrip(r)
 }
 
 // tlsConfig judges an engine's certificate as Envoy does: against the CA file or

@@ -184,7 +184,11 @@ func TestSetFleetEndsTheOldProbes(t *testing.T) {
 
 func TestProbeOverTLS(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if name := r.TLS.ServerName; name != "" && r.Host != name {
+			t.Errorf("asked for %s by the name of %s", r.Host, name)
+		}
+	}))
 	server.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
 	server.StartTLS()
 	t.Cleanup(server.Close)
