@@ -198,8 +198,14 @@ func (b *Book) judge(e *engine, k Kind, began time.Time, seconds float64) {
 
 // Stalled takes that an answer made no progress for a second.
 func (b *Book) Stalled(id fleet.EngineID, began time.Time) {
-	if e := b.engines[id]; e != nil && e.times[Pace].comparable() {
-		e.mark(tokens, began, fleet.FaultStalled)
+	e := b.engines[id]
+	if e == nil || !e.times[Pace].comparable() {
+		return
+	}
+	e.mark(tokens, began, fleet.FaultStalled)
+	t := &e.tests[tokens] // of this no more is heard: it has lasted
+	if since := t.last.Add(-lasting[tokens]); t.first.After(since) {
+		t.first = since
 	}
 }
 
