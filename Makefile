@@ -63,7 +63,7 @@ fuzz: ## Fuzz the parsers of what strangers write
 
 # Minutes long, as root, on Debian's Docker: not in make test, nor in CI.
 .PHONY: test-compose
-test-compose: setup ## Try the demo in containers on a Docker daemon of its own (root; ten minutes; NOT in make test)
+test-compose: setup ## Try the demo in containers on a Docker daemon of its own (root; 5 to 15 minutes; NOT in make test)
 	deploy/compose/test.sh
 
 .PHONY: test-llama

@@ -46,7 +46,9 @@ func TestCompose(t *testing.T) {
 	p.put(declared(read(t, "fleet/fleet.yaml")))
 	f := &figures{Target: "test-compose"}
 	before := p.things()
+	stood := witness()
 	defer func() { // also of what was measured before the end, if it did not get there
+		f.atMost("longest that this machine stood still: requests fail by that alone", stood().Seconds(), "s", 5)
 		f.atMost("things that went wrong on the way", float64(wrong(t)), "", 0)
 		if path := os.Getenv("WEIR_FIGURES"); path != "" {
 			if err := f.write(path); err != nil {

@@ -217,6 +217,28 @@ func left(before, after map[string]bool) []string {
 	return names
 }
 
+// witness watches the clock and returns what says how long this machine stood still at
+// most, as virtual machines do: clients' patience ends meanwhile.
+func witness() (longest func() time.Duration) {
+	over, told := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		const beat = 100 * time.Millisecond
+		tick := time.NewTicker(beat)
+		defer tick.Stop()
+		var most time.Duration
+		for last := time.Now(); ; last = time.Now() {
+			select {
+			case <-tick.C:
+				most = max(most, time.Since(last)-beat)
+			case <-over:
+				told <- most
+				return
+			}
+		}
+	}()
+	return func() time.Duration { close(over); return <-told }
+}
+
 // eventually waits for a condition and returns how long that took.
 func eventually(t *testing.T, what string, within time.Duration, holds func() bool) time.Duration {
 	t.Helper()
