@@ -61,13 +61,36 @@ func TestExamples(t *testing.T) {
 			e := startExample(t, name)
 			for _, s := range sorts {
 				e.planned(s)
-				e.send(s)
+				e.send(s, ofEach)
 			}
 			where := e.pools()
 			for _, s := range sorts {
 				e.judge(s, where)
 			}
 		})
+	}
+}
+
+// What one gateway refuses is asked of the other by the other's own name.
+func TestRetriesAskByTheOthersName(t *testing.T) {
+	t.Parallel()
+	e := startExample(t, "gateways")
+	e.mu.Lock()
+	e.refusing = "site-a"
+	e.mu.Unlock()
+	e.send(sort{name: "retried", frontEnd: "edge", model: "llama-3.3-70b"}, 40)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.refused < 5 {
+		t.Errorf("%d of 40 were refused by site-a: want some", e.refused)
+	}
+	for mark, pool := range e.gates {
+		if pool != "site-b" {
+			t.Errorf("%s was answered by %s", mark, pool)
+		}
+	}
+	if len(e.gates) != 40 {
+		t.Errorf("%d of 40 were answered", len(e.gates))
 	}
 }
 
@@ -91,8 +114,11 @@ func TestExamplesAreRight(t *testing.T) {
 type example struct {
 	t     *testing.T
 	stage *stage.Stage
-	mu    sync.Mutex // guards gates
-	gates map[string]fleet.PoolID
+
+	mu       sync.Mutex // guards what follows
+	gates    map[string]fleet.PoolID
+	refusing fleet.PoolID // its gateway answers 503
+	refused  int
 }
 
 // ofEach is how many conversations of each sort begin: where 5 % are said, 2 % or 9 %
@@ -148,9 +174,7 @@ func (e *example) gateway(a *authority, pool fleet.PoolID, sni string) string {
 			return
 		}
 		if mark := r.Header.Get("x-test-id"); mark != "" && r.URL.Path == "/v1/chat/completions" {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.gates[mark] = pool
+			e.came(w, mark, pool)
 		} else if r.URL.Path != "/healthz" {
 			http.NotFound(w, r)
 		}
@@ -160,6 +184,18 @@ func (e *example) gateway(a *authority, pool fleet.PoolID, sni string) string {
 	server.StartTLS()
 	e.t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
+}
+
+// came notes a request, or refuses it.
+func (e *example) came(w http.ResponseWriter, mark string, pool fleet.PoolID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if pool == e.refusing {
+		e.refused++
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	e.gates[mark] = pool
 }
 
 // planned holds that the plan is what the README says.
@@ -182,14 +218,14 @@ func (e *example) planned(s sort) {
 func (s *sort) mark(i int) string { return fmt.Sprintf("%s/%d", s.name, i) }
 
 // send begins conversations.
-func (e *example) send(s sort) {
+func (e *example) send(s sort, n int) {
 	e.t.Helper()
 	client := stage.NewClient()
 	defer client.CloseIdleConnections()
 	var senders sync.WaitGroup
 	var failed sync.Once
 	slots := make(chan struct{}, 16)
-	for i := range ofEach {
+	for i := range n {
 		slots <- struct{}{}
 		senders.Go(func() {
 			defer func() { <-slots }()
