@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/admin"
+	"weir/deploy/figures"
 	"weir/deploy/stage"
 	"weir/fleet"
 )
@@ -38,7 +39,7 @@ type scenario struct {
 	edit   func(string) string
 	begin  func(*chaos)
 	end    func(*chaos)
-	judge  func(*chaos, *figures)
+	judge  func(*chaos, *figures.Report)
 }
 
 // chaos is a run of one scenario.
@@ -56,7 +57,7 @@ type chaos struct {
 }
 
 // runChaos runs a scenario and judges it.
-func runChaos(t *testing.T, sc scenario, f *figures) {
+func runChaos(t *testing.T, sc scenario, f *figures.Report) {
 	t.Helper()
 	c := newChaos(t, sc)
 	c.run()
@@ -293,7 +294,7 @@ func servedRps(p *fleet.Plan) (sum float64) {
 }
 
 // common is what holds in every scenario.
-func (c *chaos) common(f *figures) {
+func (c *chaos) common(f *figures.Report) {
 	c.Helper()
 	longest, endless, failed, final := time.Duration(0), 0, 0, 0
 	for i := range c.asked {
@@ -311,15 +312,15 @@ func (c *chaos) common(f *figures) {
 			failed++
 		}
 	}
-	f.tell(c.say("requests"), float64(final), "")
-	f.tell(c.say("of them without an answer in the end"), float64(failed), "")
-	f.atMost(c.say("requests that waited without a limit"), float64(endless), "", 0)
-	f.tell(c.say("longest wait for an end"), longest.Seconds(), "s")
+	f.Tell(c.say("requests"), float64(final), "")
+	f.Tell(c.say("of them without an answer in the end"), float64(failed), "")
+	f.AtMost(c.say("requests that waited without a limit"), float64(endless), "", 0)
+	f.Tell(c.say("longest wait for an end"), longest.Seconds(), "s")
 	if c.scenario.short {
 		return
 	}
-	f.atMost(c.say("plan settled after the disturbance began"), c.seen.settled(c.began, c.ended), "ticks", 5)
-	f.atMost(c.say("plan settled after it ended"), c.seen.settled(c.ended, c.closed), "ticks", 5)
+	f.AtMost(c.say("plan settled after the disturbance began"), c.seen.settled(c.began, c.ended), "ticks", 5)
+	f.AtMost(c.say("plan settled after it ended"), c.seen.settled(c.ended, c.closed), "ticks", 5)
 }
 
 func (c *chaos) say(what string) string { return fmt.Sprintf("%s: %s", c.scenario.name, what) }

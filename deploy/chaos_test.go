@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
+	"weir/deploy/figures"
 	"weir/fleet"
 )
 
@@ -20,7 +19,7 @@ func sick(name, faults string, flags ...string) scenario {
 		name: name, load: 0.6, lasts: 15 * time.Second, after: 42 * time.Second, flags: flags, retry: true,
 		begin: func(c *chaos) { c.fault(c.engines("pool-east")[:1], faults) },
 		end:   func(c *chaos) { c.fault(c.engines("pool-east")[:1], `{}`) },
-		judge: func(c *chaos, f *figures) { c.shunned(f, c.engines("pool-east")[0]) },
+		judge: func(c *chaos, f *figures.Report) { c.shunned(f, c.engines("pool-east")[0]) },
 	}
 }
 
@@ -56,14 +55,14 @@ func unprotected(sc scenario, usual *calm) scenario {
 			begin(c)
 		}
 	}
-	sc.judge = func(c *chaos, f *figures) { c.overload(f, usual, false) }
+	sc.judge = func(c *chaos, f *figures.Report) { c.overload(f, usual, false) }
 	return sc
 }
 
 func overloaded(name string, times float64, usual *calm) scenario {
 	return scenario{
 		name: name, load: 0.6, during: times, lasts: 40 * time.Second, after: 20 * time.Second, retry: true,
-		judge: func(c *chaos, f *figures) { c.overload(f, usual, true) },
+		judge: func(c *chaos, f *figures.Report) { c.overload(f, usual, true) },
 	}
 }
 
@@ -87,39 +86,39 @@ func scenarios() []scenario {
 				c.fault(c.engines("pool-east")[:1], `{"errorRate":0.5,"errorStatus":503,"retryAfter":1}`)
 			},
 			end:   func(c *chaos) { c.fault(c.engines("pool-east")[:1], `{}`) },
-			judge: func(c *chaos, f *figures) { c.spared(f, c.engines("pool-east")[:1]) },
+			judge: func(c *chaos, f *figures.Report) { c.spared(f, c.engines("pool-east")[:1]) },
 		},
 		{
 			name: "all engines of a pool slow at once", load: 0.4, lasts: 20 * time.Second, after: 20 * time.Second, retry: true,
 			begin: func(c *chaos) { c.fault(c.engines("pool-east"), `{"slow":1.5}`) },
 			end:   func(c *chaos) { c.fault(c.engines("pool-east"), `{}`) },
-			judge: func(c *chaos, f *figures) { c.nobody(f) },
+			judge: func(c *chaos, f *figures.Report) { c.nobody(f) },
 		},
 		{
 			name: "half of all engines answer 500", load: 0.8, lasts: 30 * time.Second, after: 35 * time.Second, retry: true,
 			begin: func(c *chaos) { c.fault(half(c), `{"errorRate":1}`) },
 			end:   func(c *chaos) { c.fault(half(c), `{}`) },
-			judge: func(c *chaos, f *figures) { c.halved(f, half(c)) },
+			judge: func(c *chaos, f *figures.Report) { c.halved(f, half(c)) },
 		},
 		{
 			name: "half of all engines down", load: 0.8, lasts: 30 * time.Second, after: 35 * time.Second, retry: true,
 			begin: func(c *chaos) { c.kill(half(c)) },
 			end:   func(c *chaos) { c.revive(half(c)) },
-			judge: func(c *chaos, f *figures) { c.halved(f, half(c)) },
+			judge: func(c *chaos, f *figures.Report) { c.halved(f, half(c)) },
 		},
 		flapping(),
 		{
 			name: "a region lost", load: 0.8, lasts: 30 * time.Second, after: 35 * time.Second, retry: true,
 			begin: func(c *chaos) { c.kill(c.engines("pool-west")) },
 			end:   func(c *chaos) { c.revive(c.engines("pool-west")) },
-			judge: func(c *chaos, f *figures) { c.halved(f, c.engines("pool-west")) },
+			judge: func(c *chaos, f *figures.Report) { c.halved(f, c.engines("pool-west")) },
 		},
 		overloaded("demand 150 %", 1.5, &usual),
 		overloaded("demand 300 %", 3.2, &usual),
 		unprotected(overloaded("demand 300 %", 3.2, &usual), &usual),
 		{
 			name: "a tenfold burst of five seconds", load: 0.3, during: 3, lasts: 5 * time.Second, after: 30 * time.Second, retry: true,
-			judge: func(c *chaos, f *figures) { c.burst(f) },
+			judge: func(c *chaos, f *figures.Report) { c.burst(f) },
 		},
 		slowRecovery(),
 	}
@@ -152,7 +151,7 @@ func flapping() scenario {
 		<-done
 		c.fault(c.engines("pool-east")[:1], `{}`)
 	}
-	sc.judge = func(c *chaos, f *figures) { c.flapped(f) }
+	sc.judge = func(c *chaos, f *figures.Report) { c.flapped(f) }
 	return sc
 }
 
@@ -180,11 +179,13 @@ func TestChaos(t *testing.T) {
 		sc.short, sc.warm, sc.lasts, sc.after = true, 8*time.Second, 14*time.Second, 6*time.Second
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
-			f := &figures{}
+			f := &figures.Report{}
 			runChaos(t, sc, f)
-			f.judge(t)
+			for _, missed := range f.Missed() {
+				t.Error(missed)
+			}
 			if t.Failed() {
-				t.Log("\n" + f.table())
+				t.Log("\n" + f.String())
 			}
 		})
 	}
@@ -193,44 +194,28 @@ func TestChaos(t *testing.T) {
 // TestChaosAtLength runs all of them, one after the other, or those whose names have
 // $CHAOS in them, and writes what it measured to $WEIR_FIGURES.
 func TestChaosAtLength(t *testing.T) {
-	path := os.Getenv("WEIR_FIGURES")
+	path := os.Getenv(figures.Variable)
 	if path == "" {
 		t.Skip("runs for half an hour: use make chaos")
 	}
-	f := &figures{Target: "chaos"}
+	f := &figures.Report{Target: "chaos"}
 	for _, sc := range scenarios() {
 		if strings.Contains(sc.name, os.Getenv("CHAOS")) {
 			t.Run(sc.name, func(t *testing.T) { runChaos(t, sc, f) })
 		}
 	}
-	t.Log("\n" + f.table())
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, f.write(path))
-}
-
-// table shows figures to people.
-func (f *figures) table() string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, x := range f.Figures {
-		verdict := map[bool]string{true: "holds", false: "MISSED"}[x.Holds]
-		if x.Bar == "" {
-			verdict = ""
-		}
-		fmt.Fprintf(w, "%s\t%.4g %s\t%s\t%s\t\n", x.What, x.Value, x.Unit, x.Bar, verdict)
-	}
-	w.Flush()
-	return text.String()
+	t.Log("\n" + f.String())
+	check(t, figures.Write(path, f))
 }
 
 // shunned holds that an engine gets little while it is sick, and its part again soon
 // after.
-func (c *chaos) shunned(f *figures, e fleet.EngineID) {
+func (c *chaos) shunned(f *figures.Report, e fleet.EngineID) {
 	c.Helper()
 	first := c.firstBad(e)
 	from, to := first.Add(3*time.Second), c.ended
 	c.little(f, "share of its planned share, from 3 s after its first bad second", e, from, to, 0.2)
-	f.tell(c.say("share of its planned share, in these 3 s"), c.shareOf(e, first, from), "of 1")
+	f.Tell(c.say("share of its planned share, in these 3 s"), c.shareOf(e, first, from), "of 1")
 	if c.scenario.short {
 		return
 	}
@@ -240,14 +225,14 @@ func (c *chaos) shunned(f *figures, e fleet.EngineID) {
 
 // little holds that an engine gets less than a part of what is planned for it, and much
 // that it gets more: unless chance alone, two standard errors, may have it otherwise.
-func (c *chaos) little(f *figures, what string, e fleet.EngineID, from, to time.Time, part float64) {
+func (c *chaos) little(f *figures.Report, what string, e fleet.EngineID, from, to time.Time, part float64) {
 	n, planned := c.gotAndPlanned(e, from, to)
-	f.Figures = append(f.Figures, figure{c.say(what), n / planned, "of 1", fmt.Sprintf("≤ %v but for 2 σ", part), n <= part*planned+2*math.Sqrt(part*planned)})
+	f.Add(figures.Figure{What: c.say(what), Value: n / planned, Unit: "of 1", Bar: fmt.Sprintf("≤ %v but for 2 σ", part), Holds: n <= part*planned+2*math.Sqrt(part*planned)})
 }
 
-func (c *chaos) much(f *figures, what string, e fleet.EngineID, from, to time.Time, part float64) {
+func (c *chaos) much(f *figures.Report, what string, e fleet.EngineID, from, to time.Time, part float64) {
 	n, planned := c.gotAndPlanned(e, from, to)
-	f.Figures = append(f.Figures, figure{c.say(what), n / planned, "of 1", fmt.Sprintf("≥ %v but for 2 σ", part), n >= part*planned-2*math.Sqrt(part*planned)})
+	f.Add(figures.Figure{What: c.say(what), Value: n / planned, Unit: "of 1", Bar: fmt.Sprintf("≥ %v but for 2 σ", part), Holds: n >= part*planned-2*math.Sqrt(part*planned)})
 }
 
 func (c *chaos) gotAndPlanned(e fleet.EngineID, from, to time.Time) (n, planned float64) {
@@ -272,11 +257,11 @@ func (c *chaos) shareOf(e fleet.EngineID, from, to time.Time) float64 {
 }
 
 // spared holds that engines that are only busy are not ejected or penalised.
-func (c *chaos) spared(f *figures, busy []fleet.EngineID) {
+func (c *chaos) spared(f *figures.Report, busy []fleet.EngineID) {
 	c.Helper()
-	f.atMost(c.say("engines ejected by Envoy"), c.ejections(), "", 0)
+	f.AtMost(c.say("engines ejected by Envoy"), c.ejections(), "", 0)
 	c.much(f, "share of its planned share, while it is busy", busy[0], c.began.Add(5*time.Second), c.ended, 0.9)
-	f.atMost(c.say("penalised engines, at most"), c.penalised(c.began, c.ended), "", 0)
+	f.AtMost(c.say("penalised engines, at most"), c.penalised(c.began, c.ended), "", 0)
 }
 
 // ejections counts those of all Envoys and classes.
@@ -293,10 +278,10 @@ func (c *chaos) ejections() float64 {
 }
 
 // nobody holds that nobody is penalised while everybody is slow.
-func (c *chaos) nobody(f *figures) {
+func (c *chaos) nobody(f *figures.Report) {
 	c.Helper()
-	f.atMost(c.say("penalised engines, at most"), c.penalised(c.began, c.closed), "", 0)
-	f.atMost(c.say("engines ejected by Envoy"), c.ejections(), "", 0)
+	f.AtMost(c.say("penalised engines, at most"), c.penalised(c.began, c.closed), "", 0)
+	f.AtMost(c.say("engines ejected by Envoy"), c.ejections(), "", 0)
 }
 
 // penalised is how many engines were penalised at one moment, at most.
@@ -309,7 +294,7 @@ func (c *chaos) penalised(from, to time.Time) float64 {
 }
 
 // halved holds that retries do not overrun those that are left.
-func (c *chaos) halved(f *figures, gone []fleet.EngineID) {
+func (c *chaos) halved(f *figures.Report, gone []fleet.EngineID) {
 	c.Helper()
 	left := float64(8-len(gone)) * 10
 	most, span, bar := 0.0, 10*time.Second, 1.05
@@ -320,15 +305,15 @@ func (c *chaos) halved(f *figures, gone []fleet.EngineID) {
 		n, all := c.got(gone, from, from.Add(span))
 		most = max(most, (all-n)/span.Seconds())
 	}
-	f.atMost(c.say(fmt.Sprintf("offered to the survivors over %v, at most, of what they can", span)), most/left, "of 1", bar)
+	f.AtMost(c.say(fmt.Sprintf("offered to the survivors over %v, at most, of what they can", span)), most/left, "of 1", bar)
 	attempts, requests := c.attempts(c.began, c.ended)
-	f.tell(c.say("attempts at engines for each request that reached one"), attempts/max(1, requests), "")
+	f.Tell(c.say("attempts at engines for each request that reached one"), attempts/max(1, requests), "")
 	if c.scenario.short {
 		return
 	}
-	f.atMost(c.say("waiting in queues at the end of it"), c.waiting(c.ended.Add(-3*time.Second), c.ended), "requests", 4)
-	f.atMost(c.say("waiting in queues at the end"), c.waiting(c.closed.Add(-3*time.Second), c.closed), "requests", 4)
-	f.tell(c.say("goodput meanwhile, of what survivors can"), c.goodput(c.began.Add(10*time.Second), c.ended)/left, "of 1")
+	f.AtMost(c.say("waiting in queues at the end of it"), c.waiting(c.ended.Add(-3*time.Second), c.ended), "requests", 4)
+	f.AtMost(c.say("waiting in queues at the end"), c.waiting(c.closed.Add(-3*time.Second), c.closed), "requests", 4)
+	f.Tell(c.say("goodput meanwhile, of what survivors can"), c.goodput(c.began.Add(10*time.Second), c.ended)/left, "of 1")
 }
 
 // attempts counts what reached engines in a time, and of how many requests.
@@ -359,38 +344,38 @@ func (c *chaos) waiting(from, to time.Time) float64 {
 }
 
 // flapped holds that an engine which comes and goes is not trusted each time it comes.
-func (c *chaos) flapped(f *figures) {
+func (c *chaos) flapped(f *figures.Report) {
 	c.Helper()
 	e := c.engines("pool-east")[0]
-	f.atMost(c.say("share of its planned share, from the second swing on"), c.shareOf(e, c.began.Add(9*time.Second), c.ended), "of 1", 0.5)
+	f.AtMost(c.say("share of its planned share, from the second swing on"), c.shareOf(e, c.began.Add(9*time.Second), c.ended), "of 1", 0.5)
 	c.much(f, "share of its planned share, from 30 s after recovery", e, c.ended.Add(30*time.Second), c.closed, 0.9)
 }
 
 // overload holds what is let in against what can be served. Without protection it is
 // only told.
-func (c *chaos) overload(f *figures, usual *calm, protected bool) {
+func (c *chaos) overload(f *figures.Report, usual *calm, protected bool) {
 	c.Helper()
 	if c.scenario.short {
 		c.overloadInShort(f)
 		return
 	}
-	atLeast, atMost := f.atLeast, f.atMost
+	atLeast, atMost := f.AtLeast, f.AtMost
 	if !protected {
-		tell := func(what string, value float64, unit string, _ float64) { f.tell(what, value, unit) }
+		tell := func(what string, value float64, unit string, _ float64) { f.Tell(what, value, unit) }
 		atLeast, atMost = tell, tell
 	}
 	settled := c.began.Add(15 * time.Second)
 	gold, goldShed := c.first(settled, c.ended, true)
 	basic, basicShed := c.first(settled, c.ended, false)
-	f.tell(c.say("first attempts of clients, of the capacity"), (gold+basic)/c.ended.Sub(settled).Seconds()/chaosCapacityRps, "of 1")
+	f.Tell(c.say("first attempts of clients, of the capacity"), (gold+basic)/c.ended.Sub(settled).Seconds()/chaosCapacityRps, "of 1")
 	atLeast(c.say("goodput, of the capacity"), c.goodput(settled, c.ended)/chaosCapacityRps, "of 1", 0.95)
 	ttft := quantile(c.ttfts(settled, c.ended), 0.95)
-	f.tell(c.say("TTFT p95 of who is admitted"), ttft, "s")
+	f.Tell(c.say("TTFT p95 of who is admitted"), ttft, "s")
 	atMost(c.say("TTFT p95 of who is admitted, of that at 90 % load"), ttft/usual.of(c), "of 1", 2)
-	f.tell(c.say("basic requests refused at first"), basicShed/basic, "of 1")
+	f.Tell(c.say("basic requests refused at first"), basicShed/basic, "of 1")
 	atMost(c.say("gold requests refused at first"), goldShed/gold, "of 1", 0)
 	cut, follow := c.cut()
-	f.tell(c.say("turns of conversations that had begun before"), follow, "")
+	f.Tell(c.say("turns of conversations that had begun before"), follow, "")
 	atMost(c.say("of these refused in the end"), cut, "", 0)
 	atMost(c.say("requests refused from 10 s after it"), c.refusedFrom(c.ended.Add(10*time.Second)), "", 0)
 	atMost(c.say("waiting in queues from 10 s after it"), c.waiting(c.ended.Add(10*time.Second), c.closed), "requests", 4)
@@ -398,16 +383,16 @@ func (c *chaos) overload(f *figures, usual *calm, protected bool) {
 }
 
 // overloadInShort holds what shows at once.
-func (c *chaos) overloadInShort(f *figures) {
+func (c *chaos) overloadInShort(f *figures.Report) {
 	c.Helper()
 	from := c.began.Add(5 * time.Second)
-	f.atMost(c.say("TTFT p95 of who is admitted"), quantile(c.ttfts(from, c.ended), 0.95), "s", 3)
+	f.AtMost(c.say("TTFT p95 of who is admitted"), quantile(c.ttfts(from, c.ended), 0.95), "s", 3)
 	_, goldShed := c.first(from, c.ended, true)
-	f.atMost(c.say("gold requests refused at first"), goldShed, "", 0)
+	f.AtMost(c.say("gold requests refused at first"), goldShed, "", 0)
 	_, basicShed := c.first(from, c.ended, false)
-	f.atLeast(c.say("basic requests refused at first"), basicShed, "", 100)
+	f.AtLeast(c.say("basic requests refused at first"), basicShed, "", 100)
 	cut, _ := c.cut()
-	f.atMost(c.say("turns of conversations that had begun before, refused in the end"), cut, "", 0)
+	f.AtMost(c.say("turns of conversations that had begun before, refused in the end"), cut, "", 0)
 	for _, why := range []string{"burst", "plan"} {
 		n := 0.0
 		for i := range c.asked {
@@ -415,7 +400,7 @@ func (c *chaos) overloadInShort(f *figures) {
 				n++
 			}
 		}
-		f.atLeast(c.say("refused for the reason "+why), n, "", 1)
+		f.AtLeast(c.say("refused for the reason "+why), n, "", 1)
 	}
 }
 
@@ -498,14 +483,14 @@ func (c *chaos) demandError(from, to time.Time) float64 {
 }
 
 // burst holds that a burst passes.
-func (c *chaos) burst(f *figures) {
+func (c *chaos) burst(f *figures.Report) {
 	c.Helper()
 	most := 0.0
 	for _, s := range c.seen.between(c.began, c.closed) {
 		most = max(most, s.waiting)
 	}
-	f.atMost(c.say("waiting in queues, at most"), most/chaosCapacityRps, "s of capacity", 3)
-	f.atMost(c.say("requests refused from 10 s after it"), c.refusedFrom(c.ended.Add(10*time.Second)), "", 0)
-	f.tell(c.say("TTFT p95 meanwhile"), quantile(c.ttfts(c.began, c.ended.Add(5*time.Second)), 0.95), "s")
-	f.tell(c.say("goodput meanwhile, of the capacity"), c.goodput(c.began, c.ended)/chaosCapacityRps, "of 1")
+	f.AtMost(c.say("waiting in queues, at most"), most/chaosCapacityRps, "s of capacity", 3)
+	f.AtMost(c.say("requests refused from 10 s after it"), c.refusedFrom(c.ended.Add(10*time.Second)), "", 0)
+	f.Tell(c.say("TTFT p95 meanwhile"), quantile(c.ttfts(c.began, c.ended.Add(5*time.Second)), 0.95), "s")
+	f.Tell(c.say("goodput meanwhile, of the capacity"), c.goodput(c.began, c.ended)/chaosCapacityRps, "of 1")
 }

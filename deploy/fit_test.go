@@ -16,6 +16,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"weir/deploy/figures"
 	"weir/deploy/stage"
 	"weir/fit"
 )
@@ -189,7 +190,7 @@ func isHeldOut(load float64) bool { return slices.Contains(heldOut, load) }
 // loads that were not measured. It writes its figures to $WEIR_FIGURES, and beside
 // them the measurements.
 func TestFitAtLength(t *testing.T) {
-	path := os.Getenv("WEIR_FIGURES")
+	path := os.Getenv(figures.Variable)
 	if path == "" {
 		t.Skip("runs for minutes: use make test-fit")
 	}
@@ -209,18 +210,18 @@ func TestFitAtLength(t *testing.T) {
 	r, err := fit.Fit(ms, fit.Options{})
 	check(t, err)
 	t.Logf("saturates at %.1f rps\n%s", saturationRps, r.YAML())
-	f := figures{Target: "test-fit"}
-	f.tell("throughput of clients that ask without a pause", saturationRps, "rps")
-	f.tell("capacity fitted", r.Profile.CapacityRps, "rps")
-	f.tell("its interval of 90 %, of it", (r.CapacityRps.High-r.CapacityRps.Low)/r.Profile.CapacityRps, "of 1")
-	f.tell("runs beside the curve, root mean square", r.TTFTResidual, "of 1")
+	f := figures.Report{Target: "test-fit"}
+	f.Tell("throughput of clients that ask without a pause", saturationRps, "rps")
+	f.Tell("capacity fitted", r.Profile.CapacityRps, "rps")
+	f.Tell("its interval of 90 %, of it", (r.CapacityRps.High-r.CapacityRps.Low)/r.Profile.CapacityRps, "of 1")
+	f.Tell("runs beside the curve, root mean square", r.TTFTResidual, "of 1")
 	heldTable(t, &f, r, held)
-	check(t, f.write(path))
-	f.judge(t)
+	check(t, figures.Write(path, &f))
+	t.Log("\n" + f.String())
 }
 
 // heldTable holds what is predicted against what was measured at the loads held out.
-func heldTable(t *testing.T, f *figures, r *fit.Result, held map[float64]string) {
+func heldTable(t *testing.T, f *figures.Report, r *fit.Result, held map[float64]string) {
 	t.Helper()
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -239,8 +240,8 @@ func heldTable(t *testing.T, f *figures, r *fit.Result, held map[float64]string)
 		u := rps / r.Profile.CapacityRps
 		saidTTFT, saidTBT := r.Profile.TTFT.At(u), r.Profile.TBT.At(u)
 		fmt.Fprintf(w, "%.0f %%\t%.1f rps\t%.1f ms\t%.1f ms\t%+.1f %%\t%.2f ms\t%.2f ms\t%+.1f %%\n", 100*load, rps, 1e3*ttft, 1e3*saidTTFT, 100*(saidTTFT/ttft-1), 1e3*tbt, 1e3*saidTBT, 100*(saidTBT/tbt-1))
-		f.atMost(fmt.Sprintf("TTFT at %.0f %% of saturation, held out: predicted is off by", 100*load), math.Abs(saidTTFT/ttft-1), "of 1", heldOutBar)
-		f.tell("TBT there, likewise", math.Abs(saidTBT/tbt-1), "of 1")
+		f.AtMost(fmt.Sprintf("TTFT at %.0f %% of saturation, held out: predicted is off by", 100*load), math.Abs(saidTTFT/ttft-1), "of 1", heldOutBar)
+		f.Tell("TBT there, likewise", math.Abs(saidTBT/tbt-1), "of 1")
 	}
 	check(t, w.Flush())
 	t.Log("\n" + out.String())

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"weir/deploy/figures"
 	"weir/deploy/stage"
 )
 
@@ -71,7 +71,7 @@ func TestLlamaFindsItsCache(t *testing.T) {
 // The same at length, with prompts that take time, beside mock engines, which
 // must cache what llama.cpp does. It writes its figures to $WEIR_FIGURES.
 func TestLlamaAtLength(t *testing.T) {
-	path := os.Getenv("WEIR_FIGURES")
+	path := os.Getenv(figures.Variable)
 	if path == "" {
 		t.Skip("runs for minutes: use make test-llama")
 	}
@@ -96,22 +96,21 @@ func TestLlamaAtLength(t *testing.T) {
 	}
 	t.Log("\n" + table(pinned, random, weir, changed, mock))
 
-	f := figures{Target: "test-llama"}
+	f := figures.Report{Target: "test-llama"}
 	share := func(o outcome) float64 { return o.later.hitRate() / pinned.later.hitRate() }
-	f.tell("prompt tokens cached with conversations pinned", pinned.later.hitRate(), "of 1")
-	f.tell("cached at random, of what is cached pinned", share(random), "of 1")
-	f.atLeast("cached through Weir, of what is cached pinned", share(weir), "of 1", cacheBarLong)
-	f.atLeast("the same, weights changed by 10 points at mid-run", share(changed), "of 1", cacheBarChanged)
+	f.Tell("prompt tokens cached with conversations pinned", pinned.later.hitRate(), "of 1")
+	f.Tell("cached at random, of what is cached pinned", share(random), "of 1")
+	f.AtLeast("cached through Weir, of what is cached pinned", share(weir), "of 1", cacheBarLong)
+	f.AtLeast("the same, weights changed by 10 points at mid-run", share(changed), "of 1", cacheBarChanged)
 	moved.tell(&f, changed.cold)
-	f.atLeast("cached by mock engines, of what llama.cpp caches", mock.later.hitRate()/weir.later.hitRate(), "of 1", 0.95)
-	f.atMost("cached by mock engines, of what llama.cpp caches", mock.later.hitRate()/weir.later.hitRate(), "of 1", 1.05)
-	f.tell("median TTFT pinned", pinned.ttft().Seconds(), "s")
-	f.tell("median TTFT at random", random.ttft().Seconds(), "s")
-	f.tell("median TTFT through Weir", weir.ttft().Seconds(), "s")
-	f.atMost("median TTFT through Weir, of that at random", weir.ttft().Seconds()/random.ttft().Seconds(), "of 1", 1)
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, f.write(path))
-	t.Log("\n" + f.table())
+	f.AtLeast("cached by mock engines, of what llama.cpp caches", mock.later.hitRate()/weir.later.hitRate(), "of 1", 0.95)
+	f.AtMost("cached by mock engines, of what llama.cpp caches", mock.later.hitRate()/weir.later.hitRate(), "of 1", 1.05)
+	f.Tell("median TTFT pinned", pinned.ttft().Seconds(), "s")
+	f.Tell("median TTFT at random", random.ttft().Seconds(), "s")
+	f.Tell("median TTFT through Weir", weir.ttft().Seconds(), "s")
+	f.AtMost("median TTFT through Weir, of that at random", weir.ttft().Seconds()/random.ttft().Seconds(), "of 1", 1)
+	check(t, figures.Write(path, &f))
+	t.Log("\n" + f.String())
 }
 
 // moves is what weir-extproc counted over a change of weights.
@@ -128,10 +127,10 @@ func (m moves) less(before moves) moves {
 }
 
 // tell tells them beside what the engines' answers show.
-func (m moves) tell(f *figures, cold int) {
-	f.tell("turns that had to be computed anew over the change", float64(cold), "conversations")
-	f.tell("moved by the change, as weir-extproc counts", m.moved, "conversations")
-	f.tell("the least that the weights ask to move", m.least, "conversations")
+func (m moves) tell(f *figures.Report, cold int) {
+	f.Tell("turns that had to be computed anew over the change", float64(cold), "conversations")
+	f.Tell("moved by the change, as weir-extproc counts", m.moved, "conversations")
+	f.Tell("the least that the weights ask to move", m.least, "conversations")
 }
 
 // changedMidway holds the same conversations over the same engines in two pools, whose

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/admin"
+	"weir/deploy/figures"
 	"weir/deploy/stage"
 	"weir/fleet"
 )
@@ -181,17 +181,17 @@ func rising(by float64) time.Duration {
 // The same at length: how well a pool is used while its profile is wrong, and how
 // long it takes until it is used in full again. It writes its figures to $WEIR_FIGURES.
 func TestOverstatedAtLength(t *testing.T) {
-	path := os.Getenv("WEIR_FIGURES")
+	path := os.Getenv(figures.Variable)
 	if path == "" {
 		t.Skip("runs for minutes: use make test-capacity")
 	}
 	o := startOverstated(t)
-	f := figures{Target: "test-capacity"}
+	f := figures.Report{Target: "test-capacity"}
 	o.slow(overstatement)
 	began := time.Now()
 	low := o.settled(2 * time.Minute)
-	f.atMost("until the queue has settled", time.Since(began).Seconds(), "s", 60)
-	f.atLeast("factor then", low.factor, "", 0.55)
+	f.AtMost("until the queue has settled", time.Since(began).Seconds(), "s", 60)
+	f.AtLeast("factor then", low.factor, "", 0.55)
 
 	var factors, planned, queues []float64
 	calm := 0.0
@@ -202,25 +202,24 @@ func TestOverstatedAtLength(t *testing.T) {
 			calm++
 		}
 	}
-	f.tell("factor from then on, mean", mean(factors), "")
-	f.tell("true factor", 1/overstatement, "")
-	f.atLeast("planned for near, mean, of what it can do", mean(planned)/canRps, "of 1", 0.75)
-	f.atMost("planned for near, mean, of what it can do", mean(planned)/canRps, "of 1", 1.05)
-	f.tell("requests that wait at near, mean", mean(queues), "")
-	f.atLeast("time without a queue at near", calm/float64(len(queues)), "of 1", 0.5)
+	f.Tell("factor from then on, mean", mean(factors), "")
+	f.Tell("true factor", 1/overstatement, "")
+	f.AtLeast("planned for near, mean, of what it can do", mean(planned)/canRps, "of 1", 0.75)
+	f.AtMost("planned for near, mean, of what it can do", mean(planned)/canRps, "of 1", 1.05)
+	f.Tell("requests that wait at near, mean", mean(queues), "")
+	f.AtLeast("time without a queue at near", calm/float64(len(queues)), "of 1", 0.5)
 
 	o.slow(1)
 	began, low = time.Now(), o.now()
 	within := 2*rising(1-low.factor) + 20*time.Second
 	eventually(t, "factor and share are back", within, func() bool { m := o.now(); return m.factor > 0.999 && m.share > 0.999 })
-	f.tell("factor when the truth improves", low.factor, "")
-	f.atMost("until factor and share are 1 again, of the least that it takes", time.Since(began).Seconds()/rising(1-low.factor).Seconds(), "of 1", 1.5)
+	f.Tell("factor when the truth improves", low.factor, "")
+	f.AtMost("until factor and share are 1 again, of the least that it takes", time.Since(began).Seconds()/rising(1-low.factor).Seconds(), "of 1", 1.5)
 	o.settled(time.Minute)
 	o.load.endWhole()
 	o.followed()
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, f.write(path))
-	t.Log("\n" + f.table())
+	check(t, figures.Write(path, &f))
+	t.Log("\n" + f.String())
 }
 
 func mean(all []float64) float64 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/config"
+	"weir/deploy/figures"
 	"weir/deploy/stage"
 	"weir/fleet"
 	"weir/simulate"
@@ -39,11 +40,11 @@ func liveSlots(p *fleet.Profile) int {
 // optimal policy and the nearest, and by the simulation of the same. It adds its
 // figures to those of the other.
 func TestBenchPoliciesLive(t *testing.T) {
-	path := os.Getenv("WEIR_FIGURES")
+	path := os.Getenv(figures.Variable)
 	if path == "" {
 		t.Skip("a measurement, run by make bench-policies")
 	}
-	var f figures
+	var f figures.Report
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "the talk at a fifth\tTTFT mean, s\tp50\tp95\tp99\tend to end mean, s\tp50\tp95\tp99\tshed, %\tB to C, %\t")
 	for _, policy := range []string{fleet.PolicyOptimal, fleet.PolicyNearest} {
@@ -59,7 +60,7 @@ func TestBenchPoliciesLive(t *testing.T) {
 }
 
 // addFigures adds to what another target wrote, and leaves that as it is.
-func addFigures(t *testing.T, path string, more []figure) {
+func addFigures(t *testing.T, path string, more []figures.Figure) {
 	t.Helper()
 	var all struct {
 		Target  string            `json:"target"`
@@ -93,15 +94,15 @@ func (o *liveOutcome) print(w *tabwriter.Writer) {
 	fmt.Fprintf(w, "\t%.2f\t%.1f\t\n", 100*o.shed, 100*o.moved)
 }
 
-func (o *liveOutcome) tell(f *figures) {
+func (o *liveOutcome) tell(f *figures.Report) {
 	for what, l := range map[string]simulate.Latency{"TTFT": o.ttft, "end to end": o.endToEnd} {
-		f.tell(o.name+": "+what+" mean", l.Mean, "s")
-		f.tell(o.name+": "+what+" p50", l.P50, "s")
-		f.tell(o.name+": "+what+" p95", l.P95, "s")
-		f.tell(o.name+": "+what+" p99", l.P99, "s")
+		f.Tell(o.name+": "+what+" mean", l.Mean, "s")
+		f.Tell(o.name+": "+what+" p50", l.P50, "s")
+		f.Tell(o.name+": "+what+" p95", l.P95, "s")
+		f.Tell(o.name+": "+what+" p99", l.P99, "s")
 	}
-	f.tell(o.name+": shed", 100*o.shed, "%")
-	f.tell(o.name+": B's requests served at C", 100*o.moved, "%")
+	f.Tell(o.name+": shed", 100*o.shed, "%")
+	f.Tell(o.name+": B's requests served at C", 100*o.moved, "%")
 }
 
 // live serves Poisson arrivals by real Envoys, weir-extprocs and mock engines.

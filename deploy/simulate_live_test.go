@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"weir/admin"
+	"weir/deploy/figures"
 	"weir/deploy/stage"
 	"weir/fleet"
 	"weir/simulate"
@@ -77,11 +78,11 @@ func TestSimulationIsLikeTheRealFleet(t *testing.T) {
 
 // TestBenchSimulate does the same at length, and under more policies.
 func TestBenchSimulate(t *testing.T) {
-	path := os.Getenv("WEIR_FIGURES")
+	path := os.Getenv(figures.Variable)
 	if path == "" {
 		t.Skip("a measurement, run by make bench-simulate")
 	}
-	f := figures{Target: "bench-simulate"}
+	f := figures.Report{Target: "bench-simulate"}
 	for _, policy := range []string{fleet.PolicyOptimal, fleet.PolicyWaterfall, fleet.PolicyNearest} {
 		t.Run(policy, func(t *testing.T) { // its parts end with it
 			tr := trial{policy: policy, warmUp: 30, seconds: 150}
@@ -92,8 +93,8 @@ func TestBenchSimulate(t *testing.T) {
 		})
 	}
 	t.Run("trace", func(t *testing.T) { benchTrace(t, &f) })
-	check(t, f.write(path))
-	f.judge(t)
+	check(t, figures.Write(path, &f))
+	t.Log("\n" + f.String())
 }
 
 // run serves the requests of a trial live, simulates them, and compares.
@@ -293,11 +294,11 @@ func (c *comparison) String() string {
 		c.live.Value, c.live.PlusMinus, c.adds, c.simulated.Value, c.simulated.PlusMinus, c.simulated.oneSeed(), c.unit, c.apart(), c.chance())
 }
 
-func (c *comparison) tell(f *figures, policy string) {
+func (c *comparison) tell(f *figures.Report, policy string) {
 	what := policy + ", " + c.what
-	f.tell(what+", live", c.live.Value-c.adds, c.unit)
-	f.tell(what+", simulated", c.simulated.Value, c.unit)
-	f.atMost(what+", apart", c.apart(), c.unit, c.chance()+c.late)
+	f.Tell(what+", live", c.live.Value-c.adds, c.unit)
+	f.Tell(what+", simulated", c.simulated.Value, c.unit)
+	f.AtMost(what+", apart", c.apart(), c.unit, c.chance()+c.late)
 }
 
 // compare makes the figures of both.
@@ -406,7 +407,7 @@ func shareOf(some []tried, from fleet.FrontEndID, to fleet.PoolID) float64 {
 }
 
 // benchTrace times weir simulate: an hour of Azure's conversations, twelve regions.
-func benchTrace(t *testing.T, f *figures) {
+func benchTrace(t *testing.T, f *figures.Report) {
 	const trace, most = cases + "/traces/azure-llm-2023-conv.csv", 60
 	if _, err := os.Stat(trace); err != nil {
 		t.Skip("the trace is not here:", err)
@@ -422,8 +423,8 @@ func benchTrace(t *testing.T, f *figures) {
 		}
 		took, cpu := time.Since(began), c.ProcessState.UserTime()+c.ProcessState.SystemTime()
 		t.Logf("%s: %.1f s, %.1f s of a processor", run.what, took.Seconds(), cpu.Seconds())
-		f.atMost("Azure's conversation trace over twelve regions, "+run.what, took.Seconds(), "s", most)
-		f.tell("Azure's conversation trace over twelve regions, "+run.what+", of a processor", cpu.Seconds(), "s")
+		f.AtMost("Azure's conversation trace over twelve regions, "+run.what, took.Seconds(), "s", most)
+		f.Tell("Azure's conversation trace over twelve regions, "+run.what+", of a processor", cpu.Seconds(), "s")
 	}
 }
 

@@ -1,22 +1,20 @@
 package simulate
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
+	"weir/deploy/figures"
 	"weir/fleet"
 )
 
 // Variables of the environment by which make bench-policies speaks to the test.
 const (
-	figuresVariable = "WEIR_FIGURES"
-	seedsVariable   = "BENCH_SEEDS"
+	seedsVariable = "BENCH_SEEDS"
 )
 
 const (
@@ -30,7 +28,7 @@ const unbelieved = "optimal, no factor"
 
 // TestBenchPolicies compares every policy on two fleets under three kinds of traffic.
 func TestBenchPolicies(t *testing.T) {
-	path := os.Getenv(figuresVariable)
+	path := os.Getenv(figures.Variable)
 	if path == "" {
 		t.Skip("a measurement, run by make bench-policies")
 	}
@@ -42,7 +40,7 @@ func TestBenchPolicies(t *testing.T) {
 		}
 	}
 	policies := allPolicies()
-	out := report{Target: "bench-policies"}
+	out := figures.Report{Target: "bench-policies"}
 	began := time.Now()
 	for _, fleetOf := range []func(traffic, float64) (*scenario, error){theTalk, theWorld} {
 		for _, kind := range []func(*testing.T) traffic{madeUp, azure, mooncake} {
@@ -51,10 +49,12 @@ func TestBenchPolicies(t *testing.T) {
 			})
 		}
 	}
-	out.add("seeds", float64(seeds), math.NaN(), "", benchSeeds)
-	out.add("policies", float64(len(policies)-1), math.NaN(), "", float64(len(fleet.Policies())))
-	out.add("took", time.Since(began).Seconds(), math.NaN(), "s", 0)
-	out.write(t, path)
+	out.AtLeast("seeds", float64(seeds), "", benchSeeds)
+	out.AtLeast("policies", float64(len(policies)-1), "", float64(len(fleet.Policies())))
+	out.Tell("took", time.Since(began).Seconds(), "s")
+	if err := figures.Write(path, &out); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func madeUp(*testing.T) traffic { return sessions }
@@ -67,7 +67,7 @@ func allPolicies() []Named {
 	return append(all, Named{unbelieved, believing(optimal)})
 }
 
-func bench(t *testing.T, out *report, fleetOf func(traffic, float64) (*scenario, error), k traffic, policies []Named, seeds int) {
+func bench(t *testing.T, out *figures.Report, fleetOf func(traffic, float64) (*scenario, error), k traffic, policies []Named, seeds int) {
 	t.Helper()
 	s, err := fleetOf(k, benchSeconds)
 	if err != nil {
@@ -84,11 +84,11 @@ func bench(t *testing.T, out *report, fleetOf func(traffic, float64) (*scenario,
 		t.Fatal(err)
 	}
 	against(c)
-	out.add(s.name+": asked for", 100*s.used(), math.NaN(), "% of capacity", 0)
+	out.Tell(s.name+": asked for", 100*s.used(), "% of capacity")
 	for i, p := range policies {
 		for _, m := range Measures {
 			e := c.Of(i, m)
-			out.add(fmt.Sprintf("%s, %s: %s", s.name, p.Name, m.Name), e.Mean, e.PlusMinus, m.Unit, 0)
+			out.Add(figures.Figure{What: fmt.Sprintf("%s, %s: %s", s.name, p.Name, m.Name), Value: e.Mean, PlusMinus: e.PlusMinus, Unit: m.Unit, Holds: true})
 		}
 	}
 }
@@ -111,47 +111,4 @@ func against(c *Comparison) {
 		fmt.Println()
 	}
 	fmt.Println()
-}
-
-// report is what a program reads of the measurement.
-type report struct {
-	Target  string   `json:"target"`
-	Figures []figure `json:"figures"`
-}
-
-type figure struct {
-	What      string  `json:"what"`
-	Value     float64 `json:"value"`
-	PlusMinus float64 `json:"plusMinus,omitempty"` // half of the 95 % confidence interval
-	Unit      string  `json:"unit"`
-	Bar       string  `json:"bar,omitempty"` // empty: it is only told
-	Holds     bool    `json:"holds"`
-}
-
-// add adds a figure; least above 0 is the bar.
-func (r *report) add(what string, value, plusMinus float64, unit string, least float64) {
-	f := figure{What: what, Value: value, Unit: unit, Holds: value >= least}
-	if !math.IsNaN(plusMinus) {
-		f.PlusMinus = plusMinus
-	}
-	if least > 0 {
-		f.Bar = fmt.Sprintf("≥ %v", least)
-	}
-	r.Figures = append(r.Figures, f)
-}
-
-func (r *report) write(t *testing.T, path string) {
-	t.Helper()
-	for _, f := range r.Figures {
-		if !f.Holds {
-			t.Errorf("%s: %.4g %s, want %s", f.What, f.Value, f.Unit, f.Bar)
-		}
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }

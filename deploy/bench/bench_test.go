@@ -3,10 +3,11 @@ package bench
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"weir/deploy/figures"
 )
 
 // plan is what is measured, and how long.
@@ -27,7 +28,7 @@ const (
 
 // TestBenchPath measures. It holds its bars where nothing else runs on the machine.
 func TestBenchPath(t *testing.T) {
-	path := os.Getenv("WEIR_FIGURES")
+	path := os.Getenv(figures.Variable)
 	if path == "" {
 		t.Skip("a measurement, run by make bench-path")
 	}
@@ -45,8 +46,7 @@ func TestBenchPath(t *testing.T) {
 	})
 	f := r.figures()
 	fmt.Println(f)
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, f.write(path))
+	check(t, figures.Write(path, f))
 }
 
 // The same in a few seconds. What it says of time is chance, but every request is

@@ -1,50 +1,21 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"text/tabwriter"
+
+	"weir/deploy/figures"
 )
 
-// figures are what was measured, for programs to read.
-type figures struct {
-	Target  string   `json:"target"`
-	Figures []figure `json:"figures"`
-	Cells   []row    `json:"cells"`
-}
-
-type figure struct {
-	What  string  `json:"what"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-	Bar   string  `json:"bar,omitempty"` // empty: it is only told
-	Holds bool    `json:"holds"`
-}
-
-func (f *figures) tell(what string, value float64, unit string) {
-	f.Figures = append(f.Figures, figure{what, value, unit, "", true})
-}
-
-func (f *figures) atLeast(what string, value float64, unit string, bar float64) {
-	f.Figures = append(f.Figures, figure{what, value, unit, fmt.Sprintf("≥ %v", bar), value >= bar})
-}
-
-func (f *figures) atMost(what string, value float64, unit string, bar float64) {
-	f.Figures = append(f.Figures, figure{what, value, unit, fmt.Sprintf("≤ %v", bar), value <= bar})
-}
-
-func (f *figures) write(path string) error {
-	text, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+// report is what was measured, also of each way under each load.
+type report struct {
+	figures.Report
+	Cells []row `json:"cells"`
 }
 
 // String shows all figures as tables, and which bars do not hold.
-func (f *figures) String() string {
+func (f *report) String() string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "LOAD\tWAY\tP50\tP95\tP99\tENVOY\tEXT_PROC\tREQUESTS")
@@ -54,15 +25,7 @@ func (f *figures) String() string {
 	}
 	fmt.Fprintln(w)
 	_ = w.Flush()
-	for _, x := range f.Figures {
-		missed := ""
-		if !x.Holds {
-			missed = "MISSED"
-		}
-		fmt.Fprintf(w, "%s\t%.4g %s\t%s\t%s\n", x.What, x.Value, x.Unit, x.Bar, missed)
-	}
-	_ = w.Flush()
-	return text.String()
+	return text.String() + f.Report.String()
 }
 
 // row is what was measured of one way under one load.
@@ -98,8 +61,8 @@ const (
 	growthBar    = 10 // %
 )
 
-func (r *result) figures() *figures {
-	f := &figures{Target: "bench-path"}
+func (r *result) figures() *report {
+	f := &report{Report: figures.Report{Target: "bench-path"}}
 	for _, c := range r.cells {
 		f.Cells = append(f.Cells, c.row())
 	}
@@ -110,59 +73,59 @@ func (r *result) figures() *figures {
 		r.compareCPU(f, l)
 	}
 	r.rates(f)
-	f.atMost("idle with 100 engines: CPU of weir-extproc", 100*r.idle, "% of a core", idleBar)
+	f.AtMost("idle with 100 engines: CPU of weir-extproc", 100*r.idle, "% of a core", idleBar)
 	r.streams.figures(f, r.plan.streams)
 	return f
 }
 
 // compareLatency compares medians within each round and takes the median of that.
-func (r *result) compareLatency(f *figures, l load) {
+func (r *result) compareLatency(f *report, l load) {
 	heads, bodies := r.cell(l, wayWeirHeads), r.cell(l, wayWeirBodies)
-	f.atMost("keys in headers, p50 of trivial headers-only: "+l.name, heads.p50Over(r.cell(l, wayTrivialHeads)), "", latencyBar)
-	f.atMost("keys in bodies, p50 of trivial buffered: "+l.name, bodies.p50Over(r.cell(l, wayTrivialBuffered)), "", bodyBar)
+	f.AtMost("keys in headers, p50 of trivial headers-only: "+l.name, heads.p50Over(r.cell(l, wayTrivialHeads)), "", latencyBar)
+	f.AtMost("keys in bodies, p50 of trivial buffered: "+l.name, bodies.p50Over(r.cell(l, wayTrivialBuffered)), "", bodyBar)
 }
 
-func (r *result) compareCPU(f *figures, l load) {
+func (r *result) compareCPU(f *report, l load) {
 	heads, trivial := r.cell(l, wayWeirHeads).row(), r.cell(l, wayTrivialHeads).row()
 	what := "keys in headers, CPU a request of trivial headers-only"
-	f.atMost(what+": "+l.name, (heads.EnvoyMicros+heads.ExtProcMicros)/(trivial.EnvoyMicros+trivial.ExtProcMicros), "", cpuBar)
-	f.tell(what+", the ext_proc alone: "+l.name, heads.ExtProcMicros/trivial.ExtProcMicros, "")
+	f.AtMost(what+": "+l.name, (heads.EnvoyMicros+heads.ExtProcMicros)/(trivial.EnvoyMicros+trivial.ExtProcMicros), "", cpuBar)
+	f.Tell(what+", the ext_proc alone: "+l.name, heads.ExtProcMicros/trivial.ExtProcMicros, "")
 	bodies, buffered := r.cell(l, wayWeirBodies).row(), r.cell(l, wayTrivialBuffered).row()
 	what = "keys in bodies, CPU a request of trivial buffered"
-	f.tell(what+": "+l.name, (bodies.EnvoyMicros+bodies.ExtProcMicros)/(buffered.EnvoyMicros+buffered.ExtProcMicros), "")
-	f.tell(what+", the ext_proc alone: "+l.name, bodies.ExtProcMicros/buffered.ExtProcMicros, "")
+	f.Tell(what+": "+l.name, (bodies.EnvoyMicros+bodies.ExtProcMicros)/(buffered.EnvoyMicros+buffered.ExtProcMicros), "")
+	f.Tell(what+", the ext_proc alone: "+l.name, bodies.ExtProcMicros/buffered.ExtProcMicros, "")
 }
 
 // rates tells how many requests a core of weir-extproc decides about in a second,
 // its access log included.
-func (r *result) rates(f *figures) {
+func (r *result) rates(f *report) {
 	for _, l := range r.plan.loads {
 		heads, bodies := 1e6/r.cell(l, wayWeirHeads).row().ExtProcMicros, 1e6/r.cell(l, wayWeirBodies).row().ExtProcMicros
 		const unit = "/s and core"
 		switch {
 		case l.rps == 0 && l.size == small:
-			f.atLeast("decisions, keys in headers: "+l.name, heads, unit, headsRateBar)
-			f.tell("decisions, keys in bodies: "+l.name, bodies, unit)
+			f.AtLeast("decisions, keys in headers: "+l.name, heads, unit, headsRateBar)
+			f.Tell("decisions, keys in bodies: "+l.name, bodies, unit)
 		case l.rps == 0 && l.size == medium:
-			f.tell("decisions, keys in headers: "+l.name, heads, unit)
-			f.atLeast("decisions, keys in bodies: "+l.name, bodies, unit, bodyRateBar)
+			f.Tell("decisions, keys in headers: "+l.name, heads, unit)
+			f.AtLeast("decisions, keys in bodies: "+l.name, bodies, unit, bodyRateBar)
 		}
 	}
 }
 
-func (s *streamed) figures(f *figures, plan streams) {
+func (s *streamed) figures(f *report, plan streams) {
 	what := fmt.Sprintf("%d streams of %d tokens: ", plan.n, plan.tokens)
 	n := float64(plan.n)
-	f.atMost(what+"failed", float64(len(s.failed)), "streams", 0)
-	f.atMost(what+"messages to ext_proc of each", float64(s.messages)/n, "", 2)
-	f.atMost(what+"growth of weir-extproc's memory meanwhile", growth(s.during), "%", growthBar)
-	f.tell(what+"memory of weir-extproc before", s.before, "MiB")
-	f.tell(what+"memory of weir-extproc meanwhile, the most", most(s.during), "MiB")
-	f.tell(what+"memory of weir-extproc after", s.after, "MiB")
-	f.tell(what+"memory of weir-extproc, of each stream", 1024*(most(s.during)-s.before)/n, "KiB")
-	f.tell(what+"CPU of Envoy, of each token", 1e6*s.envoy/n/float64(plan.tokens), "µs")
-	f.tell(what+"CPU of weir-extproc, of each token", 1e6*s.extproc/n/float64(plan.tokens), "µs")
-	f.tell(what+"took", s.seconds, "s")
+	f.AtMost(what+"failed", float64(len(s.failed)), "streams", 0)
+	f.AtMost(what+"messages to ext_proc of each", float64(s.messages)/n, "", 2)
+	f.AtMost(what+"growth of weir-extproc's memory meanwhile", growth(s.during), "%", growthBar)
+	f.Tell(what+"memory of weir-extproc before", s.before, "MiB")
+	f.Tell(what+"memory of weir-extproc meanwhile, the most", most(s.during), "MiB")
+	f.Tell(what+"memory of weir-extproc after", s.after, "MiB")
+	f.Tell(what+"memory of weir-extproc, of each stream", 1024*(most(s.during)-s.before)/n, "KiB")
+	f.Tell(what+"CPU of Envoy, of each token", 1e6*s.envoy/n/float64(plan.tokens), "µs")
+	f.Tell(what+"CPU of weir-extproc, of each token", 1e6*s.extproc/n/float64(plan.tokens), "µs")
+	f.Tell(what+"took", s.seconds, "s")
 }
 
 // growth is by how many percent the last third is above the first third, in the mean.

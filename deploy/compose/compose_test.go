@@ -17,6 +17,7 @@ import (
 
 	"weir/admin"
 	"weir/config"
+	"weir/deploy/figures"
 	"weir/fleet"
 )
 
@@ -44,14 +45,14 @@ func TestCompose(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.put(declared(read(t, "fleet/fleet.yaml")))
-	f := &figures{Target: "test-compose"}
+	f := &figures.Report{Target: "test-compose"}
 	before := p.things()
 	stood := witness()
 	defer func() { // also of what was measured before the end, if it did not get there
-		f.atMost("longest that this machine stood still: requests fail by that alone", stood().Seconds(), "s", 5)
-		f.atMost("things that went wrong on the way", float64(wrong(t)), "", 0)
-		if path := os.Getenv("WEIR_FIGURES"); path != "" {
-			if err := f.write(path); err != nil {
+		f.AtMost("longest that this machine stood still: requests fail by that alone", stood().Seconds(), "s", 5)
+		f.AtMost("things that went wrong on the way", float64(wrong(t)), "", 0)
+		if path := os.Getenv(figures.Variable); path != "" {
+			if err := figures.Write(path, f); err != nil {
 				t.Error(err)
 			}
 		}
@@ -68,7 +69,7 @@ func wrong(t *testing.T) int {
 }
 
 // measure brings the demo up, tries it, and takes it down whatever happens.
-func (p *project) measure(f *figures, before map[string]bool) {
+func (p *project) measure(f *figures.Report, before map[string]bool) {
 	downed := false
 	down := func() {
 		if !downed {
@@ -81,7 +82,7 @@ func (p *project) measure(f *figures, before map[string]bool) {
 	began := time.Now()
 	p.up("--scale", "clients=0")
 	eventually(p.t, "all containers are healthy", 2*time.Minute, func() bool { return len(p.unwell()) == 0 })
-	f.atMost("from compose up to all healthy", time.Since(began).Seconds(), "s", 60)
+	f.AtMost("from compose up to all healthy", time.Since(began).Seconds(), "s", 60)
 	p.rights(f)
 	p.command(f)
 	p.talk(f)
@@ -94,14 +95,14 @@ func (p *project) measure(f *figures, before map[string]bool) {
 }
 
 // images measures the images, and their bills of materials.
-func (p *project) images(f *figures) {
+func (p *project) images(f *figures.Report) {
 	most := map[string]float64{"weir": 60, "weir-extproc": 35, "mock-engine": 15, "mock-clients": 15} // MB
 	for _, image := range slices.Sorted(maps.Keys(most)) {
 		var size int64
 		if _, err := fmt.Sscan(p.docker("image", "inspect", "-f", "{{.Size}}", "weir/"+image+":test"), &size); err != nil {
 			p.t.Fatal(err)
 		}
-		f.atMost("image of "+image, float64(size)/1e6, "MB", most[image])
+		f.AtMost("image of "+image, float64(size)/1e6, "MB", most[image])
 		container := strings.TrimSpace(p.docker("create", "weir/"+image+":test"))
 		bill := filepath.Join(p.t.TempDir(), image)
 		p.docker("cp", container+":/sbom.cdx.json", bill)
@@ -113,7 +114,7 @@ func (p *project) images(f *figures) {
 		if err := json.Unmarshal([]byte(read(p.t, bill)), &b); err != nil || b.BomFormat != "CycloneDX" {
 			p.t.Errorf("the bill of %s: %v", image, err)
 		}
-		f.tell("components in the bill of materials of "+image, float64(len(b.Components)), "")
+		f.Tell("components in the bill of materials of "+image, float64(len(b.Components)), "")
 		if image == "weir" && !slices.ContainsFunc(b.Components, func(c struct{ Name, Version string }) bool { return c.Name == "clp" || c.Name == "coinor-libclp-dev" }) {
 			p.t.Errorf("the bill of weir knows of no CLP: %v", b.Components)
 		}
@@ -121,7 +122,7 @@ func (p *project) images(f *figures) {
 }
 
 // rights counts what runs as root, and what is published beyond this machine.
-func (p *project) rights(f *figures) {
+func (p *project) rights(f *figures.Report) {
 	root := 0
 	for _, s := range p.inspect() {
 		if u := s.Config.User; u == "" || strings.HasPrefix(u, "0") || strings.HasPrefix(u, "root") {
@@ -129,7 +130,7 @@ func (p *project) rights(f *figures) {
 			root++
 		}
 	}
-	f.atMost("containers that run as root", float64(root), "", 0)
+	f.AtMost("containers that run as root", float64(root), "", 0)
 	open := 0
 	ports := p.docker("ps", "--format", "{{.Ports}}")
 	for port := range strings.FieldsFuncSeq(ports, func(r rune) bool { return r == ',' || r == '\n' }) {
@@ -141,11 +142,11 @@ func (p *project) rights(f *figures) {
 	if strings.Count(ports, "127.0.0.1:") < 5 {
 		p.t.Errorf("too few ports are published to judge by: %s", ports)
 	}
-	f.atMost("ports published beyond 127.0.0.1", float64(open), "", 0)
+	f.AtMost("ports published beyond 127.0.0.1", float64(open), "", 0)
 }
 
 // command gives the control plane orders where it runs, and asks it from outside.
-func (p *project) command(f *figures) {
+func (p *project) command(f *figures.Report) {
 	weir := func(args ...string) (string, error) {
 		return p.try(time.Minute, p.compose, append([]string{"exec", "-T", "weir", "/weir"}, args...)...)
 	}
@@ -164,7 +165,7 @@ func (p *project) command(f *figures) {
 	if refused.StatusCode != http.StatusForbidden {
 		taken++
 	}
-	f.atMost("orders taken through the published port", float64(taken), "of 1", 0)
+	f.AtMost("orders taken through the published port", float64(taken), "of 1", 0)
 }
 
 // put replaces the fleet file in one step.
@@ -203,7 +204,7 @@ func (p *project) ask(url string, into any) {
 
 // talk sends new conversations and compares where they began, by the engines' journals,
 // with the talk's shares.
-func (p *project) talk(f *figures) {
+func (p *project) talk(f *figures.Report) {
 	want := map[fleet.Link]float64{
 		{FrontEnd: "A", Pool: "A"}: 1, {FrontEnd: "B", Pool: "B"}: 100.0 / 120, {FrontEnd: "B", Pool: "C"}: 20.0 / 120, {FrontEnd: "C", Pool: "C"}: 1,
 	}
@@ -218,8 +219,8 @@ func (p *project) talk(f *figures) {
 	})
 	since := time.Now()
 	clients := p.begin("talk", "--for=25s", "--turns=1").wait()
-	f.atMost("requests that failed while all was well", float64(clients.Failed), "of "+number(float64(clients.Sent)), 0)
-	f.atMost("requests refused while all was well", float64(clients.Shed), "", 0)
+	f.AtMost("requests that failed while all was well", float64(clients.Failed), "of "+number(float64(clients.Sent)), 0)
+	f.AtMost("requests refused while all was well", float64(clients.Shed), "", 0)
 	got, sent := map[fleet.Link]int{}, map[fleet.FrontEndID]int{}
 	for mark, service := range p.arrivals(engineServices, since) {
 		name := strings.Split(mark, "-") // talk-FRONTEND-N/TURN
@@ -230,11 +231,11 @@ func (p *project) talk(f *figures) {
 		sent[from]++
 		got[fleet.Link{FrontEnd: from, Pool: fleet.PoolID(strings.ToUpper(strings.TrimPrefix(service, "engines-")))}]++
 	}
-	f.atLeast("conversations whose beginning an engine noted", float64(sent["A"]+sent["B"]+sent["C"]), "", 2000)
+	f.AtLeast("conversations whose beginning an engine noted", float64(sent["A"]+sent["B"]+sent["C"]), "", 2000)
 	for _, link := range []fleet.Link{{FrontEnd: "A", Pool: "A"}, {FrontEnd: "B", Pool: "B"}, {FrontEnd: "B", Pool: "C"}, {FrontEnd: "C", Pool: "C"}} {
 		n := float64(sent[link.FrontEnd])
-		f.tell(fmt.Sprintf("%s → %s, planned %.4g %%", link.FrontEnd, link.Pool, 100*want[link]), 100*float64(got[link])/n, "%")
-		f.atMost(fmt.Sprintf("%s → %s, |z|", link.FrontEnd, link.Pool), math.Abs(zScore(float64(got[link]), n, want[link])), "", 4)
+		f.Tell(fmt.Sprintf("%s → %s, planned %.4g %%", link.FrontEnd, link.Pool, 100*want[link]), 100*float64(got[link])/n, "%")
+		f.AtMost(fmt.Sprintf("%s → %s, |z|", link.FrontEnd, link.Pool), math.Abs(zScore(float64(got[link]), n, want[link])), "", 4)
 	}
 }
 
@@ -268,7 +269,7 @@ func zScore(got, n, share float64) float64 {
 // engineDies kills an engine's container under load, by the file that is shipped: demand
 // is measured. Answers come in one piece, so that nothing has been begun that cannot be
 // begun again.
-func (p *project) engineDies(f *figures) {
+func (p *project) engineDies(f *figures.Report) {
 	p.put(read(p.t, "fleet/fleet.yaml"))
 	victim := p.containers("engines-b")[0]
 	clients := p.begin("kill", "--for=40s", "--stream=false")
@@ -276,20 +277,20 @@ func (p *project) engineDies(f *figures) {
 	killed := time.Now()
 	p.docker("kill", victim)
 	noted := p.noted("kill", victim)
-	f.tell("requests that the engine had had when its container was killed", float64(noted), "")
+	f.Tell("requests that the engine had had when its container was killed", float64(noted), "")
 	eventually(p.t, "Weir knows that it is gone", 30*time.Second, func() bool { return p.ready("B") == 1 })
-	f.atMost("until Weir knew that it is gone", time.Since(killed).Seconds(), "s", 15)
+	f.AtMost("until Weir knew that it is gone", time.Since(killed).Seconds(), "s", 15)
 	started := time.Now()
 	p.docker("start", victim)
 	eventually(p.t, "the engine gets requests again", 30*time.Second, func() bool { return p.noted("kill", victim) > noted })
-	f.atMost("from its start until it gets requests again", time.Since(started).Seconds(), "s", 20)
+	f.AtMost("from its start until it gets requests again", time.Since(started).Seconds(), "s", 20)
 	told := clients.wait()
-	f.atMost("requests that failed while an engine's container was killed", float64(told.Failed), "of "+number(float64(told.Sent)), 0)
-	f.tell("requests refused meanwhile, pool B being short of an engine", float64(told.Shed), "")
+	f.AtMost("requests that failed while an engine's container was killed", float64(told.Failed), "of "+number(float64(told.Sent)), 0)
+	f.Tell("requests refused meanwhile, pool B being short of an engine", float64(told.Shed), "")
 	if told.Failed > 0 {
 		p.t.Logf("the first that failed: %s", told.FirstFailure)
 	}
-	f.atLeast("requests in all", float64(told.Sent), "", 2000)
+	f.AtLeast("requests in all", float64(told.Sent), "", 2000)
 }
 
 // noted counts the requests of one run of clients in an engine's journal.
@@ -319,7 +320,7 @@ func (p *project) status() *admin.Status {
 }
 
 // scale adds an engine and takes it away again, under load.
-func (p *project) scale(f *figures) {
+func (p *project) scale(f *figures.Report) {
 	had := p.containers("engines-a")
 	clients := p.begin("scale", "--for=40s", "--stream=false")
 	p.up("--no-deps", "--no-recreate", "--scale", "engines-a=3", "engines-a")
@@ -328,12 +329,12 @@ func (p *project) scale(f *figures) {
 		p.t.Fatalf("new containers: %v", fresh)
 	}
 	took := eventually(p.t, "the new engine gets requests", 30*time.Second, func() bool { return p.noted("scale", fresh[0]) > 0 })
-	f.atMost("from an engine's container to its first request", took.Seconds(), "s", 15)
+	f.AtMost("from an engine's container to its first request", took.Seconds(), "s", 15)
 	p.up("--no-deps", "--no-recreate", "--scale", "engines-a=2", "engines-a")
 	eventually(p.t, "it is gone", 30*time.Second, func() bool { return p.ready("A") == 2 })
 	told := clients.wait()
-	f.atMost("requests that failed while engines were added and removed", float64(told.Failed), "of "+number(float64(told.Sent)), 0)
-	f.tell("requests refused meanwhile", float64(told.Shed), "")
+	f.AtMost("requests that failed while engines were added and removed", float64(told.Failed), "of "+number(float64(told.Sent)), 0)
+	f.Tell("requests refused meanwhile", float64(told.Shed), "")
 	if told.Failed > 0 {
 		p.t.Logf("the first that failed: %s", told.FirstFailure)
 	}
@@ -341,7 +342,7 @@ func (p *project) scale(f *figures) {
 
 // planeDies takes the control plane's container away, lets another have its address, and
 // makes it anew; then a weir-extproc is restarted. Nobody's requests depend on either.
-func (p *project) planeDies(f *figures) {
+func (p *project) planeDies(f *figures.Report) {
 	address := p.address("weir")
 	p.docker("rm", "--force", p.containers("weir")[0])
 	clients := p.begin("plane", "--for=40s", "--stream=false")
@@ -349,15 +350,15 @@ func (p *project) planeDies(f *figures) {
 	made := time.Now()
 	p.up("--no-deps", "weir")
 	eventually(p.t, "everybody is back", time.Minute, p.connected)
-	f.atMost("from a new control plane to all its clients", time.Since(made).Seconds(), "s", 30)
+	f.AtMost("from a new control plane to all its clients", time.Since(made).Seconds(), "s", 30)
 	moved := 0
 	if p.address("weir") != address {
 		moved++
 	}
-	f.atLeast("changes of its address meanwhile", float64(moved), "", 1)
+	f.AtLeast("changes of its address meanwhile", float64(moved), "", 1)
 	p.docker("restart", p.containers("extproc-b")[0])
 	told := clients.wait()
-	f.atMost("requests that failed without a control plane and while a weir-extproc restarted", float64(told.Failed), "of "+number(float64(told.Sent)), 0)
+	f.AtMost("requests that failed without a control plane and while a weir-extproc restarted", float64(told.Failed), "of "+number(float64(told.Sent)), 0)
 	if told.Failed > 0 {
 		p.t.Logf("the first that failed: %s", told.FirstFailure)
 	}
@@ -381,7 +382,7 @@ func (p *project) connected() bool {
 }
 
 // prometheus asks whether everybody is scraped and the rules are in force.
-func (p *project) prometheus(f *figures) {
+func (p *project) prometheus(f *figures.Report) {
 	query := func(q string) float64 {
 		var answer struct {
 			Data struct {
@@ -397,7 +398,7 @@ func (p *project) prometheus(f *figures) {
 		return x
 	}
 	eventually(p.t, "Prometheus scrapes all", 30*time.Second, func() bool { return query("sum(up)") >= 10 && query("count(up == 0)") == 0 })
-	f.atLeast("targets that Prometheus scrapes", query("sum(up)"), "", 10)
+	f.AtLeast("targets that Prometheus scrapes", query("sum(up)"), "", 10)
 	var loaded struct {
 		Data struct {
 			Groups []struct {
@@ -414,15 +415,15 @@ func (p *project) prometheus(f *figures) {
 			}
 		}
 	}
-	f.atLeast("alert rules that it evaluates", float64(healthy), "", 20)
-	f.tell("alerts that fire at the end", query(`count(ALERTS{alertstate="firing"})`), "")
+	f.AtLeast("alert rules that it evaluates", float64(healthy), "", 20)
+	f.Tell("alerts that fire at the end", query(`count(ALERTS{alertstate="firing"})`), "")
 }
 
 // stop asks everybody to stop, as process 1 of a container hears it.
-func (p *project) stop(f *figures) {
+func (p *project) stop(f *figures.Report) {
 	began := time.Now()
 	p.run(2*time.Minute, p.compose, "stop", "--timeout", "10")
-	f.atMost("all are stopped after", time.Since(began).Seconds(), "s", 30)
+	f.AtMost("all are stopped after", time.Since(began).Seconds(), "s", 30)
 	bad := 0
 	for _, s := range p.inspect() {
 		if s.State.ExitCode != 0 {
@@ -430,11 +431,11 @@ func (p *project) stop(f *figures) {
 			bad++
 		}
 	}
-	f.atMost("containers that did not stop when asked to, or with an error", float64(bad), "", 0)
+	f.AtMost("containers that did not stop when asked to, or with an error", float64(bad), "", 0)
 }
 
 // down takes all away and looks for what is left.
-func (p *project) down(f *figures, before map[string]bool) {
+func (p *project) down(f *figures.Report, before map[string]bool) {
 	if p.t.Failed() {
 		out, _ := p.try(time.Minute, p.compose, "logs", "--tail", "15", "--no-color", "weir", "extproc-b", "envoy-b", "prometheus")
 		p.t.Logf("the last words:\n%s", out)
@@ -446,8 +447,8 @@ func (p *project) down(f *figures, before map[string]bool) {
 	for _, name := range behind {
 		p.t.Errorf("left behind: %s", name)
 	}
-	f.atMost("containers, networks and volumes left behind", float64(len(behind)), "", 0)
-	f.atMost("processes left behind", float64(processes()), "", 0)
+	f.AtMost("containers, networks and volumes left behind", float64(len(behind)), "", 0)
+	f.AtMost("processes left behind", float64(processes()), "", 0)
 }
 
 // The fleet that is tried is the one that is shipped but for its demand.

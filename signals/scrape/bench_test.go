@@ -3,7 +3,6 @@ package scrape_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -15,11 +14,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"go.uber.org/zap"
 
+	"weir/deploy/figures"
 	"weir/fleet"
 	"weir/signals"
 	"weir/signals/scrape"
@@ -29,7 +28,6 @@ import (
 // the test to the process that plays the engines, so that its work is not counted
 // as the scraper's.
 const (
-	figuresVariable = "WEIR_FIGURES"
 	benchVariable   = "BENCH_FOR"
 	enginesVariable = "WEIR_BENCH_ENGINES"
 )
@@ -44,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // TestBenchSignals measures what scraping a large and a small fleet costs.
 func TestBenchSignals(t *testing.T) {
-	path := os.Getenv(figuresVariable)
+	path := os.Getenv(figures.Variable)
 	if path == "" {
 		t.Skip("a measurement, run by make bench-signals")
 	}
@@ -57,53 +55,17 @@ func TestBenchSignals(t *testing.T) {
 	}
 	few := measure(t, 100, min(duration, 20*time.Second)) // first, before memory has grown
 	many := measure(t, 2000, duration)
-	figures := []figure{
-		atMost("2,000 engines: CPU", many.cores, "cores", 0.5),
-		atMost("2,000 engines: growth of resident memory", many.growthPercent, "%", 10),
-		atMost("2,000 engines: scrapes that failed", many.failed, "scrapes", 0),
-		atLeast("2,000 engines: scrapes of each", many.rate, "1/s", 0.95),
-		told("2,000 engines: memory resident", many.residentMiB, "MiB"),
-		told("2,000 engines: measured for", many.seconds, "s"),
-		atMost("100 idle engines: CPU", few.cores, "cores", 0.02),
-		atLeast("100 idle engines: scrapes of each", few.rate, "1/s", 0.95),
-	}
-	tell(t, path, figures)
-}
-
-type figure struct {
-	What  string  `json:"what"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-	Bar   string  `json:"bar,omitempty"` // empty: it is only told
-	Holds bool    `json:"holds"`
-}
-
-func told(what string, x float64, unit string) figure { return figure{what, x, unit, "", true} }
-
-func atMost(what string, x float64, unit string, bar float64) figure {
-	return figure{what, x, unit, fmt.Sprintf("≤ %v", bar), x <= bar}
-}
-
-func atLeast(what string, x float64, unit string, bar float64) figure {
-	return figure{what, x, unit, fmt.Sprintf("≥ %v", bar), x >= bar}
-}
-
-// tell prints a table and writes it for programs.
-func tell(t *testing.T, path string, figures []figure) {
-	t.Helper()
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	for _, f := range figures {
-		fmt.Fprintf(w, "%s\t%.4g %s\t%s\n", f.What, f.Value, f.Unit, f.Bar)
-		if !f.Holds {
-			t.Errorf("%s: %.4g %s, want %s", f.What, f.Value, f.Unit, f.Bar)
-		}
-	}
-	_ = w.Flush()
-	text, err := json.MarshalIndent(map[string]any{"target": "bench-signals", "figures": figures}, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+	r := figures.Report{Target: "bench-signals"}
+	r.AtMost("2,000 engines: CPU", many.cores, "cores", 0.5)
+	r.AtMost("2,000 engines: growth of resident memory", many.growthPercent, "%", 10)
+	r.AtMost("2,000 engines: scrapes that failed", many.failed, "scrapes", 0)
+	r.AtLeast("2,000 engines: scrapes of each", many.rate, "1/s", 0.95)
+	r.Tell("2,000 engines: memory resident", many.residentMiB, "MiB")
+	r.Tell("2,000 engines: measured for", many.seconds, "s")
+	r.AtMost("100 idle engines: CPU", few.cores, "cores", 0.02)
+	r.AtLeast("100 idle engines: scrapes of each", few.rate, "1/s", 0.95)
+	t.Log("\n" + r.String())
+	if err := figures.Write(path, &r); err != nil {
 		t.Fatal(err)
 	}
 }
