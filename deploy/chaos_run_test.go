@@ -21,8 +21,10 @@ import (
 const (
 	// chaosCapacityRps is what the plan counts on: eight engines of ten, less a tenth.
 	chaosCapacityRps = 72
-	chaosTick        = 2 * time.Second
-	chaosLook        = 250 * time.Millisecond
+	// chaosEnginesRps is what they can do.
+	chaosEnginesRps = 80
+	chaosTick       = 2 * time.Second
+	chaosLook       = 250 * time.Millisecond
 )
 
 // scenario is one way in which things go wrong.
