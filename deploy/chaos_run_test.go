@@ -53,6 +53,7 @@ type chaos struct {
 	seen     *lookout
 
 	started, began, ended, closed time.Time // the load, the disturbance, and the watch
+	eased                         time.Time // when the disturbance began to end by steps; zero: it ended at once
 
 	asked    []asked         // by clients, by time
 	arrivals []stage.Arrival // at engines

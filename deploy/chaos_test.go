@@ -159,6 +159,7 @@ func flapping() scenario {
 func slowRecovery() scenario {
 	sc := sick("a slow recovery", `{"slow":10}`)
 	sc.end = func(c *chaos) {
+		c.eased = time.Now()
 		for _, slow := range []float64{6, 3, 2, 1.5, 1.2, 1} {
 			c.fault(c.engines("pool-east")[:1], fmt.Sprintf(`{"slow":%v}`, slow))
 			c.load.offer(c.Context(), c.scenario.load*chaosCapacityRps, 3*time.Second, uint64(100*slow))
@@ -214,6 +215,9 @@ func (c *chaos) shunned(f *figures.Report, e fleet.EngineID) {
 	c.Helper()
 	first := c.firstBad(e)
 	from, to := first.Add(3*time.Second), c.ended
+	if !c.eased.IsZero() {
+		to = c.eased
+	}
 	c.little(f, "share of its planned share, from 3 s after its first bad second", e, from, to, 0.2)
 	f.Tell(c.say("share of its planned share, in these 3 s"), c.shareOf(e, first, from), "of 1")
 	if c.scenario.short {
