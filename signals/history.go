@@ -66,16 +66,21 @@ type coverage struct {
 }
 
 // scales are by what counts of Envoys and of weir-extprocs since then must be multiplied
-// to be those of a time; false: other clients report than did.
+// to be those of a time; false: other clients report than did, or some have not yet.
 func (c coverage) scales(then coverage, seconds float64) (envoy, extProc float64, ok bool) {
+	ok = c.envoys == then.envoys && c.extProcs == then.extProcs
 	of := func(n int, covered float64) float64 {
+		if n == 0 {
+			return 0
+		}
 		if covered <= 0 {
+			ok = false
 			return 0
 		}
 		return float64(n) * seconds / covered
 	}
-	return of(c.envoys, c.envoySeconds-then.envoySeconds), of(c.extProcs, c.extProcSeconds-then.extProcSeconds),
-		c.envoys == then.envoys && c.extProcs == then.extProcs
+	envoy, extProc = of(c.envoys, c.envoySeconds-then.envoySeconds), of(c.extProcs, c.extProcSeconds-then.extProcSeconds)
+	return envoy, extProc, ok
 }
 
 // observe takes a report of one class at the pool.
@@ -165,8 +170,12 @@ func (o *stretch) span(now time.Time, s *fleet.State, p *fleet.Pool, covered map
 		}
 		out.Ended += over * o.over[id].ended
 		out.Failed += over * o.over[id].failed
+		before := out.Issued
 		for j := range s.Fleet.Classes { // in their order, so that the sum is the same each time
 			o.add(&out, s, &s.Fleet.Classes[j], p, sent*o.issued[fleet.Stream{FrontEnd: id, Class: s.Fleet.Classes[j].ID}])
+		}
+		if out.Issued > before && covered[id].extProcs == 0 {
+			return out, false // nobody says what became of these
 		}
 	}
 	if out.Issued == 0 {
@@ -211,14 +220,14 @@ func trim(spans []fleet.Span, p *fleet.Profile, oldest time.Time) []fleet.Span {
 	return kept
 }
 
-// coverage is that of every front-end; nil: one is silent that was not for long, or all
-// are. Those that have been silent for long count for nothing.
+// coverage is that of every front-end that was ever heard of; nil: one is silent, which
+// may send by the last plan, or all are.
 func (t *Tracker) coverage(now time.Time) map[fleet.FrontEndID]coverage {
 	all, heard := make(map[fleet.FrontEndID]coverage, len(t.frontEnds)), false
 	for id, f := range t.frontEnds {
 		silent := now.Sub(f.heard)
 		switch {
-		case f.heard.IsZero() || silent > frontEndSilent:
+		case f.heard.IsZero():
 		case silent > clientSilent:
 			return nil
 		default:

@@ -52,7 +52,7 @@ func TestHistoryIsSound(t *testing.T) {
 		}, 5}, // the others must settle
 		"a front-end is silent": {func(tr *Tracker, now time.Time) {
 			tr.ObserveLoad(now.Add(-10*time.Second), fleet.LoadReport{FrontEnd: "west", Node: "w", Role: fleet.RoleEnvoy, Interval: time.Second})
-		}, 5},
+		}, 2}, // it may send all the while
 		"an operator drains": {func(tr *Tracker, now time.Time) {
 			tr.Brake([]fleet.Brake{{BrakeTarget: fleet.BrakeTarget{Kind: fleet.BrakeDrain, Engine: "10.0.0.2:80"}}})
 		}, 5},
@@ -92,8 +92,8 @@ func TestCoverage(t *testing.T) {
 	if _, _, ok := now.scales(begun, 60); ok {
 		t.Error("another Envoy reports, and that is no matter")
 	}
-	if envoy, _, _ := begun.scales(begun, 60); envoy != 0 {
-		t.Errorf("nobody reported, and the scale is %v", envoy)
+	if _, _, ok := begun.scales(begun, 60); ok {
+		t.Error("nobody has reported yet, and that is no matter")
 	}
 }
 
