@@ -95,13 +95,10 @@ type Adoption struct {
 // rule, whatever is measured.
 func (f *Fleet) Adopt(all map[PoolID]Adoption) *Fleet {
 	out := f
-	if f.Options.DeclaredOnly {
-		return f
-	}
 	for i := range f.Pools {
 		p := &f.Pools[i]
 		a, ok := all[p.ID]
-		if !ok || !p.AdoptFit || !a.File.Same(&p.Profile) {
+		if !ok || !f.Asks(p.ID, &a) {
 			continue
 		}
 		if out == f {
@@ -113,6 +110,12 @@ func (f *Fleet) Adopt(all map[PoolID]Adoption) *Fleet {
 		out.Pools[i].Profile, out.Pools[i].FileProfile = a.Profile, &file
 	}
 	return out
+}
+
+// Asks says whether the fleet file asks for an adoption.
+func (f *Fleet) Asks(id PoolID, a *Adoption) bool {
+	p := f.Pool(id)
+	return p != nil && p.AdoptFit && a.File.Same(&p.Profile) && !f.Options.DeclaredOnly
 }
 
 // Farthest is the ratio of a signal's drift that is farthest from 1, and 1 where none

@@ -27,6 +27,9 @@ func (p *plane) useFound() bool {
 		return false
 	}
 	p.found, p.adoptedAnew = f, false
+	// One that is not asked for any more does not come back when it is again: it rests on
+	// traffic of long ago.
+	maps.DeleteFunc(p.adopted, func(id fleet.PoolID, a fleet.Adoption) bool { return !f.Asks(id, &a) })
 	f = f.Adopt(p.adopted)
 	p.tracker.SetFleet(f)
 	p.prober.SetFleet(f)
@@ -47,7 +50,6 @@ func (p *plane) state(now time.Time, previous *fleet.Plan) *fleet.State {
 // adopt has a profile stand in for a pool's, from the next round on.
 func (p *plane) adopt(id fleet.PoolID, a fleet.Adoption) bool {
 	return p.loop.Post(func(time.Time) {
-		maps.DeleteFunc(p.adopted, func(id fleet.PoolID, _ fleet.Adoption) bool { return p.found.Pool(id) == nil })
 		p.adopted[id], p.adoptedAnew = a, true
 	})
 }
