@@ -44,7 +44,7 @@ func newFit() *cobra.Command {
 	c.Flags().StringVar(&tokens, "tokens", "", "`PROMPT,OUTPUT` tokens of the mean request, where the results do not tell")
 	c.Flags().StringVar(&from.address, "from", "", "`host:port` of the admin API of the control plane whose traffic is taken in place of files")
 	c.Flags().StringVar((*string)(&from.pool), "pool", "", "with --from: the pool; not needed if only one has had traffic")
-	c.Flags().DurationVar(&from.timeout, "timeout", 5*time.Second, "with --from: how long to wait for the control plane")
+	timeoutFlag(c, &from.timeout, 5*time.Second, "the control plane, with --from")
 	c.Flags().Float64Var(&o.OutputTokenCost, "output-token-cost", fit.DefaultOutputTokenCost, "work of an output token in prompt tokens")
 	c.Flags().IntVar(&o.Engines, "engines", 1, "how many engines served the benchmark")
 	c.Flags().IntVar(&o.MaxPoints, "points", fit.DefaultMaxPoints, "how many points a curve has at most")
