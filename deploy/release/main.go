@@ -65,15 +65,19 @@ func dist(root, out string) (string, error) {
 	})
 }
 
-// deliver writes files and, as the last, SHA256SUMS of them. Whatever an earlier version
-// left in the directory goes, since nothing would tell it from this one.
+// deliver writes files and, as the last, SHA256SUMS of them. What an earlier version left
+// in the directory goes, since nothing would tell it from this one.
 func deliver(out string, files []entry) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	old, err := filepath.Glob(filepath.Join(out, "weir-*"))
-	if err != nil {
-		return err
+	var old []string
+	for _, kind := range []string{".tar.gz", ".cdx.json"} {
+		found, err := filepath.Glob(filepath.Join(out, "weir-v*"+kind))
+		if err != nil {
+			return err
+		}
+		old = append(old, found...)
 	}
 	for _, path := range old {
 		if err := os.Remove(path); err != nil {
