@@ -11,7 +11,7 @@ import (
 
 // What of a history is taken.
 const (
-	// fewestSpans and fewestOfThem: a profile is not made of a handful of minutes.
+	// fewestSpans: a profile is not made of a handful of minutes.
 	fewestSpans = 8
 	// maxOtherCache is how far the part of the prompts that was cached may lie from the
 	// usual: what is cached is computed by nobody.

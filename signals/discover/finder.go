@@ -158,7 +158,7 @@ func (n *Finder) poll(ctx context.Context, t task, ask look, news <-chan struct{
 		}
 		said.note(len(says.engines), err)
 		wait := pause(good, &t.source)
-		if !n.report(Answer{t.pool, t.source, says.engines, says.leaving, says.unready, err}) {
+		if !n.report(Answer{Pool: t.pool, Source: t.source, Engines: says.engines, Leaving: says.leaving, Unready: says.unready, Err: err}) {
 			wait = min(wait, againAfter)
 		}
 		timer.Reset(wait)
