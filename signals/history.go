@@ -264,11 +264,12 @@ func (f *frontEnd) cover(r *fleet.LoadReport) {
 
 // Remember begins with the history that an earlier process has kept. What cannot be true
 // is left out.
-func (t *Tracker) Remember(all map[fleet.PoolID][]fleet.Span) {
+func (t *Tracker) Remember(now time.Time, all map[fleet.PoolID][]fleet.Span) {
 	for id, p := range t.pools {
 		if len(p.record.spans) == 0 {
 			p.record.spans = slices.DeleteFunc(slices.Clone(all[id]), func(s fleet.Span) bool {
-				return !(s.EngineSeconds > 0 && s.Issued > 0 && s.TTFT.Items > 0 && s.TTFT.Seconds > 0) || s.To.Before(s.From)
+				return !(s.EngineSeconds > 0 && s.Issued > 0 && s.TTFT.Items > 0 && s.TTFT.Seconds > 0) || !(s.Tokens.Prompt >= 0 && s.Tokens.Output >= 0) ||
+					s.To.Before(s.From) || s.To.After(now)
 			})
 		}
 	}

@@ -188,7 +188,9 @@ func TestHistoryIsRemembered(t *testing.T) {
 	at := served(tracker, epoch, 250, 12, 0.34, nil)
 	h := historyOf(tracker, at)
 	next := NewTracker(serviceFleet())
-	next.Remember(map[fleet.PoolID][]fleet.Span{"big": append(append([]fleet.Span{}, h...), fleet.Span{To: at}), "gone": h})
+	bad, later := h[0], h[0]
+	bad.Tokens.Prompt, later.To = -1, at.Add(time.Hour)
+	next.Remember(at, map[fleet.PoolID][]fleet.Span{"big": append(append([]fleet.Span{}, h...), fleet.Span{To: at}, bad, later), "gone": h})
 	at = served(next, at, 130, 12, 0.34, nil)
 	got := historyOf(next, at)
 	if len(got) != len(h)+2 || got[0] != h[0] {

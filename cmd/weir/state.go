@@ -87,7 +87,7 @@ func (p *plane) remember(dir string, log *zap.Logger) {
 		p.counters.restoresFailed.Add(1)
 		log.Error("histories of pools not usable: beginning without them", zap.Error(err))
 	default:
-		p.tracker.Remember(all)
+		p.tracker.Remember(time.Now(), all)
 	}
 }
 

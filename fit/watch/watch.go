@@ -54,6 +54,7 @@ type Counters struct {
 type watched struct {
 	news    fleet.ProfileNews
 	newest  time.Time     // end of the last span that was judged
+	judged  time.Time     // when
 	profile fleet.Profile // by which
 	since   time.Time     // when the engines became other than the profile said that stood then
 	sinceFit,
@@ -102,7 +103,9 @@ func (w *Watcher) look(ctx context.Context, now time.Time, s *fleet.State) {
 		}
 		of, h := w.pools[p.ID], s.Pools[p.ID].History
 		grown := len(h) > 0 && h[len(h)-1].To.After(of.newest)
-		if grown || of.news.Pool == "" || !of.profile.Same(&p.Profile) || of.news.Adopted != (p.FileProfile != nil) {
+		// A drift that nothing speaks of any more is forgotten.
+		due := len(of.news.Drifts) > 0 && now.Sub(of.judged) >= stepOf(s)
+		if grown || due || of.news.Pool == "" || !of.profile.Same(&p.Profile) || of.news.Adopted != (p.FileProfile != nil) {
 			w.judge(now, s, p, of, grown)
 		}
 		all = append(all, of.news)
@@ -122,7 +125,8 @@ func (w *Watcher) look(ctx context.Context, now time.Time, s *fleet.State) {
 // drifted.
 func (w *Watcher) judge(now time.Time, s *fleet.State, p *fleet.Pool, of *watched, grown bool) {
 	h := s.Pools[p.ID].History
-	c := fit.Compare(&p.Profile, h, now, cmp.Or(s.Fleet.Options.HistoryStep, fleet.DefaultHistoryStep))
+	c := fit.Compare(&p.Profile, h, now, stepOf(s))
+	of.judged = now
 	w.tell(p, of.news.Drifts, c.Drifts)
 	before := of.news
 	of.profile = p.Profile
@@ -157,6 +161,10 @@ func (w *Watcher) judge(now time.Time, s *fleet.State, p *fleet.Pool, of *watche
 	default:
 		of.news.Adopting = w.step(p, of)
 	}
+}
+
+func stepOf(s *fleet.State) time.Duration {
+	return cmp.Or(s.Fleet.Options.HistoryStep, fleet.DefaultHistoryStep)
 }
 
 // fit makes a profile of what a pool has shown since it drifted.
