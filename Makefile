@@ -41,12 +41,14 @@ dist: setup ## Make the release archive in out/dist: static, reproducible, with 
 demo: setup build ## Run a whole fleet on this machine: Envoys, engines, control plane
 	bin/weir demo $(if $(ENGINES),--engines $(ENGINES))
 
-# The end-to-end tests run a real Envoy and measure time: alone, and never from
-# the cache. What ten seconds of fuzzing find is a defect: Go keeps the input in
+# A simulation is arithmetic of one goroutine; the race detector makes minutes of it, and
+# watches those that run at once in the tests of the command line. The end-to-end tests
+# run a real Envoy and measure time: alone, and never from the cache. What ten seconds of fuzzing find is a defect: Go keeps the input in
 # testdata, where the ordinary tests try it from then on.
 .PHONY: test
 test: setup lint ## Lint, run all tests with the race detector, fuzz for a minute or two
-	packages=$$(go list ./... | grep -vxE 'weir/deploy(/(bench|demo|stage))?'); go test -race -timeout 20m $$packages
+	packages=$$(go list ./... | grep -vxE 'weir/(simulate|deploy(/(bench|demo|stage))?)'); go test -race -timeout 20m $$packages
+	go test ./simulate
 	go test -race -count=1 -parallel 3 -timeout 20m ./deploy ./deploy/bench ./deploy/demo ./deploy/stage
 	cd tools && go vet ./sbom && go test -race ./sbom
 	$(MAKE) --no-print-directory fuzz
