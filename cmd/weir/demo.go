@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +25,10 @@ func newDemo() *cobra.Command {
 			if err := complete(&o, engines); err != nil {
 				return err
 			}
-			return demo.Run(c.Context(), c.OutOrStdout(), o)
+			// Whose terminal is closed leaves no fleet behind.
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP)
+			defer stop()
+			return demo.Run(ctx, c.OutOrStdout(), o)
 		},
 	}
 	c.Flags().StringVar(&o.Envoy, "envoy", "", "the Envoy `binary` (default: $WEIR_ENVOY, else .venv/bin/envoy)")
