@@ -20,7 +20,7 @@ const (
 	canRps        = nearRps / overstatement // what near does when its engines are slower by that
 	overstatedRps = 33                      // what clients ask for: between the two
 	rise          = 0.01                    // of a factor in a round of two seconds, with nothing against it
-	few           = 3                       // requests that wait at both engines: what the profile itself tells of, 1.3 at each
+	few           = 6                       // requests that wait at both engines: by Erlang's formula an engine of 24 places at nine tenths has 3 in the mean
 )
 
 // overstated is a fleet whose engines have queues as real ones have: each does so
