@@ -153,7 +153,7 @@ func TestAProfileIsNotBelievedAgainstTheEvidence(t *testing.T) {
 	o := startOverstated(t)
 	o.slow(overstatement)
 	eventually(t, "a queue at near", 30*time.Second, func() bool { return o.now().waiting >= 10 })
-	low := o.settled(time.Minute)
+	low := o.settled(100 * time.Second)
 	t.Logf("settled: %v", low)
 	if low.planned > canRps || low.factor > 0.9 {
 		t.Errorf("%v: want no more than the %.1f RPS that near can do", low, canRps)
@@ -215,7 +215,7 @@ func TestOverstatedAtLength(t *testing.T) {
 	eventually(t, "factor and share are back", within, func() bool { m := o.now(); return m.factor > 0.999 && m.share > 0.999 })
 	f.Tell("factor when the truth improves", low.factor, "")
 	f.AtMost("until factor and share are 1 again, of the least that it takes", time.Since(began).Seconds()/rising(1-low.factor).Seconds(), "of 1", 1.5)
-	o.settled(time.Minute)
+	o.settled(100 * time.Second)
 	o.load.endWhole()
 	o.followed()
 	check(t, figures.Write(path, &f))
