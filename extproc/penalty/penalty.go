@@ -72,13 +72,12 @@ type Book struct {
 
 // engine is what is known of one.
 type engine struct {
-	id      fleet.EngineID
-	pool    fleet.PoolID
-	joined  time.Time // zero: with the first engines
-	stepped time.Time
-	strain  time.Time // until when its first tokens are no sign
-	tests   [signals]test
-	times   [kinds]recent
+	id     fleet.EngineID
+	pool   fleet.PoolID
+	joined time.Time // zero: with the first engines
+	strain time.Time // until when its first tokens are no sign
+	tests  [signals]test
+	times  [kinds]recent
 
 	value     float64   // 0 < value ≤ 1
 	since     time.Time // when the penalty began
@@ -132,7 +131,7 @@ func (b *Book) Outcome(id fleet.EngineID, began time.Time, o fleet.Outcome) {
 	}
 	fault, blamed := fleet.FaultOf(o)
 	if blamed || o == fleet.Answered {
-		e.mark(failures, began, fault)
+		e.mark(b.stepped, failures, began, fault)
 	}
 }
 
@@ -165,7 +164,7 @@ func (b *Book) Waiting(id fleet.EngineID, began time.Time, seconds float64, stre
 		if stream {
 			first.add(seconds)
 		}
-		e.mark(firstTokens, began, fleet.FaultFirstTokens)
+		e.mark(b.stepped, firstTokens, began, fleet.FaultFirstTokens)
 	}
 	return late
 }
@@ -190,9 +189,9 @@ func (b *Book) judge(e *engine, k Kind, began time.Time, seconds float64) {
 	case !e.times[k].comparable():
 	case signalOf[k] == firstTokens && began.Before(e.strain):
 	case e.times[k].late(seconds):
-		e.mark(signalOf[k], began, faultOf[k])
+		e.mark(b.stepped, signalOf[k], began, faultOf[k])
 	default:
-		e.mark(signalOf[k], began, "")
+		e.mark(b.stepped, signalOf[k], began, "")
 	}
 }
 
@@ -202,7 +201,7 @@ func (b *Book) Stalled(id fleet.EngineID, began time.Time) {
 	if e == nil || !e.times[Pace].comparable() {
 		return
 	}
-	e.mark(tokens, began, fleet.FaultStalled)
+	e.mark(b.stepped, tokens, began, fleet.FaultStalled)
 	t := &e.tests[tokens] // of this no more is heard: it has lasted
 	if since := t.last.Add(-lasting[tokens]); t.first.After(since) {
 		t.first = since
@@ -220,7 +219,6 @@ func (b *Book) Step(now time.Time) {
 		for _, e := range p {
 			e.setBack(now)
 			e.fade(elapsed)
-			e.stepped = now
 		}
 		compare(p, now)
 		decide(p, now)

@@ -73,7 +73,7 @@ func (t *test) weigh(s signal, usual float64) {
 var lasting = [signals]time.Duration{firstTokens: 1250 * time.Millisecond, tokens: 1250 * time.Millisecond}
 
 // mark takes one request's; without a fault it is a good one.
-func (e *engine) mark(s signal, began time.Time, fault fleet.Fault) {
+func (e *engine) mark(now time.Time, s signal, began time.Time, fault fleet.Fault) {
 	t := &e.tests[s]
 	if fault == "" {
 		t.lately.add(0)
@@ -89,9 +89,9 @@ func (e *engine) mark(s signal, began time.Time, fault fleet.Fault) {
 	t.lately.add(1)
 	t.longer.add(1)
 	if t.score < t.threshold/2 {
-		t.began, t.first = began, e.stepped
+		t.began, t.first = began, now
 	}
-	t.last = e.stepped
+	t.last = now
 	t.score = min(t.threshold+reserve, t.score+t.bad)
 	t.window.add(began, true)
 	t.fault = fault
