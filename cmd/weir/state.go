@@ -49,13 +49,16 @@ func (p *plane) restoreOrders(load func() (*control.Orders, error), log *zap.Log
 	return ordered
 }
 
-// historyEvery is how many spans lie between two times that histories are saved.
-const historyEvery = 10
+// Histories are saved every so many spans, and as often as that.
+const (
+	historyEvery  = 10
+	historyWithin = 10 * time.Minute
+)
 
 // keepHistories hands what pools showed to the keeper now and then, if there is one.
 func (p *plane) keepHistories(now time.Time, s *fleet.State) {
 	step := cmp.Or(s.Fleet.Options.HistoryStep, fleet.DefaultHistoryStep)
-	if p.keeper == nil || now.Sub(p.historiesKept) < historyEvery*step {
+	if p.keeper == nil || now.Sub(p.historiesKept) < min(historyEvery*step, historyWithin) {
 		return
 	}
 	if !p.historiesKept.IsZero() { // what is there at the start is saved
