@@ -5,8 +5,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,18 +29,21 @@ func contents(root string, p product) ([]entry, error) {
 	for _, b := range p.binaries {
 		all = append(all, entry{"bin/" + b.name, b.content, true})
 	}
-	for _, name := range carried {
-		err := filepath.WalkDir(filepath.Join(root, name), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || strings.HasSuffix(path, ".go") {
-				return err
-			}
-			e, err := carry(root, path)
-			all = append(all, e)
-			return err
-		})
+	// What git does not know may be somebody's own, and is of no commit.
+	list := exec.Command("git", append([]string{"-C", root, "ls-files", "-z", "--"}, carried...)...)
+	tracked, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
+	}
+	for name := range strings.FieldsFuncSeq(string(tracked), func(r rune) bool { return r == 0 }) {
+		if strings.HasSuffix(name, ".go") {
+			continue
+		}
+		e, err := carry(root, filepath.Join(root, name))
 		if err != nil {
 			return nil, err
 		}
+		all = append(all, e)
 	}
 	return all, nil
 }
