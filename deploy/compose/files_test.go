@@ -51,10 +51,23 @@ type service struct {
 	Network    string   `yaml:"network_mode"`
 	PID        string   `yaml:"pid"`
 	Command    []string `yaml:"command"`
+	Configs    []given  `yaml:"configs"`
+	Health     struct {
+		Test []string `yaml:"test"`
+	} `yaml:"healthcheck"`
+}
+
+// given is a file that a service is given.
+type given struct {
+	Source string `yaml:"source"`
+	Target string `yaml:"target"`
 }
 
 type composeFile struct {
 	Services map[string]service `yaml:"services"`
+	Configs  map[string]struct {
+		File string `yaml:"file"`
+	} `yaml:"configs"`
 }
 
 var pinned = regexp.MustCompile(`^[\w./-]+:[\w.-]*\d[\w.-]*$`)
@@ -89,6 +102,33 @@ func TestNothingIsOpen(t *testing.T) {
 	}
 	if len(file.Services) < 15 || published < 5 {
 		t.Errorf("%d services that publish %d ports: is this the whole file?", len(file.Services), published)
+	}
+}
+
+// An Envoy is healthy when it serves a plan: clients start after that.
+func TestEnvoysAreHealthyWhenReady(t *testing.T) {
+	var file composeFile
+	decode(t, "compose.yaml", &file)
+	envoys := 0
+	for name, s := range file.Services {
+		if !strings.HasPrefix(name, "envoy-") {
+			continue
+		}
+		envoys++
+		if len(s.Configs) != 1 {
+			t.Errorf("%s is given %v, want its health check alone", name, s.Configs)
+			continue
+		}
+		script := s.Configs[0]
+		if want := []string{"CMD", "bash", script.Target, "ready"}; !slices.Equal(s.Health.Test, want) {
+			t.Errorf("%s is healthy by %q, want %q", name, s.Health.Test, want)
+		}
+		if text := read(t, file.Configs[script.Source].File); !strings.Contains(text, "\nready() {") {
+			t.Errorf("%s: %s cannot tell what is ready", name, file.Configs[script.Source].File)
+		}
+	}
+	if envoys != 3 {
+		t.Errorf("%d Envoys, want 3", envoys)
 	}
 }
 
