@@ -4,6 +4,7 @@ package compose
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -42,7 +43,11 @@ func decode(t *testing.T, path string, into any) {
 
 // service is the part of a compose service that is held to rules.
 type service struct {
-	Image      string   `yaml:"image"`
+	Image string `yaml:"image"`
+	Pull  string `yaml:"pull_policy"`
+	Build *struct {
+		Target string `yaml:"target"`
+	} `yaml:"build"`
 	Ports      []string `yaml:"ports"`
 	ReadOnly   bool     `yaml:"read_only"`
 	CapDrop    []string `yaml:"cap_drop"`
@@ -102,6 +107,32 @@ func TestNothingIsOpen(t *testing.T) {
 	}
 	if len(file.Services) < 15 || published < 5 {
 		t.Errorf("%d services that publish %d ports: is this the whole file?", len(file.Services), published)
+	}
+}
+
+// Weir's images are all built here, and none is asked of a registry, where their names
+// are somebody else's.
+func TestOwnImagesAreBuilt(t *testing.T) {
+	var file composeFile
+	decode(t, "compose.yaml", &file)
+	built, used := map[string]bool{}, map[string]bool{}
+	for name, s := range file.Services {
+		image, own := strings.CutPrefix(defaulted(s.Image), "weir/")
+		if own != (s.Pull == "never") {
+			t.Errorf("%s is of %s, with pull_policy %q", name, s.Image, s.Pull)
+		}
+		if own {
+			used[image] = true
+		}
+		if s.Build != nil {
+			built[image] = true
+			if target, _, _ := strings.Cut(image, ":"); target != s.Build.Target {
+				t.Errorf("%s: %s is built as %s", name, s.Image, s.Build.Target)
+			}
+		}
+	}
+	if !maps.Equal(built, used) || len(used) != 4 {
+		t.Errorf("built are %v, used %v: want the same four", built, used)
 	}
 }
 
