@@ -163,6 +163,35 @@ func TestEnvoysAreHealthyWhenReady(t *testing.T) {
 	}
 }
 
+// The health of a weir-extproc is asked where its command has the admin API, which is off
+// without: an image alone cannot know.
+func TestExtprocsAreAskedWhereTheyAnswer(t *testing.T) {
+	var file composeFile
+	decode(t, "compose.yaml", &file)
+	asked := 0
+	for name, s := range file.Services {
+		if !strings.HasPrefix(name, "extproc-") {
+			continue
+		}
+		asked++
+		at := slices.Index(s.Command, "--admin") + 1
+		if at == 0 || at == len(s.Command) {
+			t.Errorf("%s has no admin API: %q", name, s.Command)
+			continue
+		}
+		_, port, _ := strings.Cut(s.Command[at], ":")
+		if want := []string{"CMD", "/weir-extproc", "--ready", "--admin", "127.0.0.1:" + port}; !slices.Equal(s.Health.Test, want) {
+			t.Errorf("%s is healthy by %q, want %q", name, s.Health.Test, want)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("%d of them, want 3", asked)
+	}
+	if regexp.MustCompile(`HEALTHCHECK.*weir-extproc`).MatchString(read(t, "Dockerfile")) {
+		t.Error("the image asks an admin API that is off unless it is told otherwise")
+	}
+}
+
 // The container file ends in images that are nothing but a program.
 func TestImagesAreBare(t *testing.T) {
 	stages := 0
