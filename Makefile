@@ -50,7 +50,6 @@ test: setup lint ## Lint, run all tests with the race detector, fuzz for a minut
 	packages=$$(go list ./... | grep -vxE 'weir/(simulate|deploy(/(bench|demo|stage))?)'); go test -race -timeout 20m $$packages
 	go test ./simulate
 	go test -race -count=1 -parallel 3 -timeout 20m ./deploy ./deploy/bench ./deploy/demo ./deploy/stage
-	cd tools && go vet ./sbom && go test -race ./sbom
 	$(MAKE) --no-print-directory fuzz
 	@echo 'NOT TRIED HERE: the demo in containers, which takes minutes. Run make test-compose.'
 

@@ -79,7 +79,6 @@ var rooms = map[string]room{
 	"deploy/systemd":    {tests: "*"},
 	"deploy/demo":       {ours: "fleet config envoy xds deploy/stage", modules: "go.uber.org/zap golang.org/x/sync", tests: "*"},
 	"deploy/compose":    {tests: "*"},
-	"tools/sbom":        {},
 	"cmd/mock-engine":   {},
 	"cmd/mock-clients":  {ours: "deploy/stage"},
 	"cmd/weir-extproc":  {ours: "fleet envoy xds extproc extproc/outcome extproc/roundtrip admin", modules: command},

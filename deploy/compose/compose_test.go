@@ -94,7 +94,7 @@ func (p *project) measure(f *figures.Report, before map[string]bool) {
 	down()
 }
 
-// images measures the images, and their bills of materials.
+// images measures the images, and looks at their bills of materials and licences.
 func (p *project) images(f *figures.Report) {
 	most := map[string]float64{"weir": 60, "weir-extproc": 35, "mock-engine": 15, "mock-clients": 15} // MB
 	for _, image := range slices.Sorted(maps.Keys(most)) {
@@ -104,8 +104,9 @@ func (p *project) images(f *figures.Report) {
 		}
 		f.AtMost("image of "+image, float64(size)/1e6, "MB", most[image])
 		container := strings.TrimSpace(p.docker("create", "weir/"+image+":test"))
-		bill := filepath.Join(p.t.TempDir(), image)
+		bill, licences := filepath.Join(p.t.TempDir(), image), filepath.Join(p.t.TempDir(), "licences")
 		p.docker("cp", container+":/sbom.cdx.json", bill)
+		p.docker("cp", container+":/licences", licences)
 		p.docker("rm", container)
 		var b struct {
 			BomFormat  string
@@ -115,8 +116,17 @@ func (p *project) images(f *figures.Report) {
 			p.t.Errorf("the bill of %s: %v", image, err)
 		}
 		f.Tell("components in the bill of materials of "+image, float64(len(b.Components)), "")
-		if image == "weir" && !slices.ContainsFunc(b.Components, func(c struct{ Name, Version string }) bool { return c.Name == "clp" || c.Name == "coinor-libclp-dev" }) {
+		if image == "weir" && !slices.ContainsFunc(b.Components, func(c struct{ Name, Version string }) bool { return c.Name == "coinor-libclp-dev" }) {
 			p.t.Errorf("the bill of weir knows of no CLP: %v", b.Components)
+		}
+		want := []string{"LICENSE", "README.txt"}
+		if image == "weir" {
+			want = append(want, "c/coinor-libclp-dev/copyright")
+		}
+		for _, name := range want {
+			if _, err := os.Stat(filepath.Join(licences, name)); err != nil {
+				p.t.Errorf("the licences of %s: %v", image, err)
+			}
 		}
 	}
 }

@@ -197,11 +197,17 @@ func TestImagesAreBare(t *testing.T) {
 	stages := 0
 	for stage := range strings.SplitSeq(read(t, "Dockerfile"), "\nFROM ") {
 		base, rest, _ := strings.Cut(stage, " AS ")
+		program, _, _ := strings.Cut(rest, "\n")
 		switch {
 		case base == "scratch":
 			stages++
-			if !strings.Contains(rest, "\nUSER 65532:65532\n") || strings.Contains(rest, "\nRUN ") || !strings.Contains(rest, "/sbom.cdx.json") {
-				t.Errorf("image %.20q runs as root, is not bare, or says not what it is made of", rest)
+			if !strings.Contains(rest, "\nUSER 65532:65532\n") || strings.Contains(rest, "\nRUN ") {
+				t.Errorf("image %s runs as root, or is not bare", program)
+			}
+			for from, to := range map[string]string{program: "/" + program, program + ".cdx.json": "/sbom.cdx.json", program + ".licences": "/licences"} {
+				if !strings.Contains(rest, "\nCOPY --from=build /out/"+from+" "+to+"\n") {
+					t.Errorf("image %s has no %s", program, to)
+				}
 			}
 		case strings.HasPrefix(base, "${"), strings.HasPrefix(base, "#"):
 		default:
@@ -487,15 +493,20 @@ func sharesOf(t *testing.T, f *fleet.Fleet) map[fleet.Link]float64 {
 	return shares
 }
 
-// All that the programs are made of gets into the images' build.
+// All that the programs are made of gets into the images' build, and what builds them.
 func TestContextIsWhole(t *testing.T) {
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/weir", "./cmd/weir-extproc", "./cmd/mock-engine", "./cmd/mock-clients")
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/weir", "./cmd/weir-extproc", "./cmd/mock-engine", "./cmd/mock-clients", "./deploy/release")
 	list.Dir = "../.."
 	out, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	allowed := strings.Fields(read(t, "../../.dockerignore"))
+	for _, file := range []string{"!go.mod", "!go.sum", "!LICENSE"} {
+		if !slices.Contains(allowed, file) {
+			t.Errorf(".dockerignore keeps %s out", file[1:])
+		}
+	}
 	packages := 0
 	for name := range strings.FieldsSeq(string(out)) {
 		folder, ours := strings.CutPrefix(name, "weir/")

@@ -20,7 +20,7 @@ type bill struct {
 }
 
 type metadata struct {
-	Timestamp string    `json:"timestamp"` // of the commit
+	Timestamp string    `json:"timestamp,omitempty"` // of the commit, if that is known
 	Component component `json:"component"`
 }
 
@@ -54,7 +54,10 @@ func newBill(p product, parts []part) bill {
 		Ref: "pkg:golang/weir@" + p.version, Type: "application", Name: "weir", Version: p.version,
 		Licenses: []licence{{"Apache-2.0"}},
 	}
-	b := bill{Format: "CycloneDX", Spec: "1.6", Version: 1, Metadata: metadata{p.made.UTC().Format(time.RFC3339), whole}}
+	b := bill{Format: "CycloneDX", Spec: "1.6", Version: 1, Metadata: metadata{Component: whole}}
+	if !p.made.Equal(long) {
+		b.Metadata.Timestamp = p.made.UTC().Format(time.RFC3339)
+	}
 	contains := dependency{Ref: whole.Ref}
 	for i := range p.binaries {
 		program := p.binaries[i]

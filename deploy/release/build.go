@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"debug/buildinfo"
 	"debug/elf"
 	"errors"
@@ -16,9 +17,16 @@ import (
 	"time"
 )
 
+// recipe is what to build.
+type recipe struct {
+	root     string   // of the repository
+	programs []string // folders of cmd
+	revision string   // the commit, for where git does not tell it; may be empty
+}
+
 // product is what was built of one checkout.
 type product struct {
-	version  string    // of the module, by its tags and commits
+	version  string    // of the module, by its tags and commits; else the recipe's revision
 	made     time.Time // when it was committed; 1980 where that is not known
 	binaries []binary
 }
@@ -39,10 +47,10 @@ var long = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 const tags = "netgo,osusergo"
 
 // build makes static programs that hold no path of this machine.
-func build(root, work string) (product, error) {
-	p := product{version: "devel", made: long}
-	for name, cgo := range map[string]bool{"weir": true, "weir-extproc": false} {
-		b, err := buildOne(root, work, name, cgo)
+func build(r recipe, work string) (product, error) {
+	p := product{version: cmp.Or(r.revision, "devel"), made: long}
+	for _, name := range r.programs {
+		b, err := buildOne(r, work, name)
 		if err != nil {
 			return p, fmt.Errorf("%s: %w", name, err)
 		}
@@ -66,11 +74,17 @@ func build(root, work string) (product, error) {
 	return p, nil
 }
 
-func buildOne(root, work, name string, cgo bool) (binary, error) {
+// usesC says whether a program is built with cgo: the one that has CLP.
+func usesC(name string) bool { return name == "weir" }
+
+func buildOne(r recipe, work, name string) (binary, error) {
 	b := binary{name: name}
 	path, table := filepath.Join(work, name), filepath.Join(work, name+".map")
 	flags, env := "-s -w -buildid=", "CGO_ENABLED=0"
-	if cgo {
+	if r.revision != "" {
+		flags += " -X main.builtFrom=" + r.revision
+	}
+	if usesC(name) {
 		libraries, err := fortran()
 		if err != nil {
 			return b, err
@@ -79,7 +93,7 @@ func buildOne(root, work, name string, cgo bool) (binary, error) {
 		env = "CGO_ENABLED=1"
 	}
 	c := exec.Command("go", "build", "-buildvcs=auto", "-trimpath", "-tags", tags, "-ldflags", flags, "-o", path, "./cmd/"+name)
-	c.Dir, c.Env, c.Stderr = root, append(os.Environ(), env), os.Stderr
+	c.Dir, c.Env, c.Stderr = r.root, append(os.Environ(), env), os.Stderr
 	if err := c.Run(); err != nil {
 		return b, fmt.Errorf("%s: %w", c, err)
 	}
@@ -87,7 +101,7 @@ func buildOne(root, work, name string, cgo bool) (binary, error) {
 	if b.content, err = os.ReadFile(path); err != nil {
 		return b, err
 	}
-	if cgo {
+	if usesC(name) {
 		said, err := os.ReadFile(table)
 		if err != nil {
 			return b, err

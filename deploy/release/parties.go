@@ -60,7 +60,7 @@ type goPackage struct {
 // goParts are the modules of which a program has packages. The licences of a module are
 // those between its root and each such package: some packages have one of their own.
 func goParts(root string, p product) ([]part, []entry, error) {
-	packages, err := listed(root)
+	packages, err := listed(root, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,12 +95,16 @@ func values[V any](m map[string]V) []V {
 	return all
 }
 
-// listed are the packages of both programs.
-func listed(root string) ([]goPackage, error) {
+// listed are the packages of all programs.
+func listed(root string, p product) ([]goPackage, error) {
 	var all []goPackage
-	for name, cgo := range map[string]string{"weir": "1", "weir-extproc": "0"} {
-		c := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Module", "-tags", tags, "./cmd/"+name)
-		c.Dir, c.Env, c.Stderr = root, append(os.Environ(), "CGO_ENABLED="+cgo), os.Stderr
+	for _, b := range p.binaries {
+		env := "CGO_ENABLED=0"
+		if usesC(b.name) {
+			env = "CGO_ENABLED=1"
+		}
+		c := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Module", "-tags", tags, "./cmd/"+b.name)
+		c.Dir, c.Env, c.Stderr = root, append(os.Environ(), env), os.Stderr
 		out, err := c.Output()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c, err)
@@ -213,8 +217,9 @@ func standardLibrary() (found struct {
 // tell says for people what the parts are.
 func tell(parts []part) []byte {
 	var out bytes.Buffer
-	out.WriteString(`The programs in bin hold parts of others, under their licences, whose texts are in this
-folder: in go/ those of Go's modules, in c/ those of C libraries as Debian states them.
+	out.WriteString(`Weir's programs hold parts of others, under their licences, whose texts are in this folder:
+in go/ those of Go's modules, in c/ those of C libraries, if there are any, as Debian states
+them.
 
 The sources of C libraries are those of the Debian packages named below, which everybody
 may fetch (apt-get source NAME=VERSION). The programs' own source, with which they can be

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +59,45 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// Programs for images are made where there is no git, each with a bill and licences of its
+// own.
+func TestUnpacked(t *testing.T) {
+	if !linkable("libgfortran.a") {
+		t.Skip("no libgfortran.a: make setup installs it")
+	}
+	if _, err := os.Stat("../../.git"); err != nil {
+		t.Skip("not a git checkout: there is no commit to build")
+	}
+	root, out := clone(t, "source"), t.TempDir()
+	if err := os.RemoveAll(filepath.Join(root, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	makeRelease(t, "-root", root, "-unpacked", out, "-programs", "weir,mock-clients", "-revision", "77aa")
+	if got := execute(t, out, "weir", "version"); !strings.Contains(got, ", revision 77aa, ") {
+		t.Errorf("weir version = %q, want revision 77aa", got)
+	}
+	execute(t, out, "mock-clients", "--help")
+	for program, want := range map[string]map[string]bool{
+		"weir":         {"coinor-libclp-dev": true, "std": true, "go.uber.org/zap": true},
+		"mock-clients": {"coinor-libclp-dev": false, "std": true, "go.uber.org/zap": false, "github.com/goccy/go-yaml": true},
+	} {
+		var b bill
+		if err := json.Unmarshal(read(t, filepath.Join(out, program+".cdx.json")), &b); err != nil || b.Metadata.Timestamp != "" {
+			t.Errorf("the bill of %s is of %q (%v)", program, b.Metadata.Timestamp, err)
+		}
+		for name, in := range want {
+			if got := slices.ContainsFunc(b.Components, func(c component) bool { return c.Name == name }); got != in {
+				t.Errorf("%s in the bill of %s: %v, want %v", name, program, got, in)
+			}
+		}
+		for name, in := range map[string]bool{"LICENSE": true, "README.txt": true, "c/coinor-libclp-dev/copyright": want["coinor-libclp-dev"]} {
+			if _, err := os.Stat(filepath.Join(out, program+".licences", name)); (err == nil) != in {
+				t.Errorf("licences of %s: %s: %v", program, name, err)
+			}
+		}
+	}
+}
+
 type release struct {
 	root, version, sums string
 	packed              []byte
@@ -65,30 +106,43 @@ type release struct {
 // releaseIn makes the archive of the last commit in a clone of its own.
 func releaseIn(t *testing.T, name string) release {
 	t.Helper()
-	root, out := filepath.Join(t.TempDir(), name), t.TempDir()
-	if said, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "../..", root).CombinedOutput(); err != nil {
-		t.Fatalf("git clone: %v: %s", err, said)
-	}
+	root, out := clone(t, name), t.TempDir()
 	// What is somebody's own is in no archive.
 	for file, text := range map[string]string{".git/info/exclude": "docs/own.md\n", "docs/own.md": root} {
 		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c := exec.CommandContext(t.Context(), "go", "run", ".", "-root", root, "-out", out) // not with the race detector: packing takes long
-	var complaint bytes.Buffer
-	c.Stderr = &complaint
-	said, err := c.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, complaint.String())
-	}
-	archive := strings.TrimSpace(string(said))
+	archive := makeRelease(t, "-root", root, "-out", out)
 	r := release{root: root, packed: read(t, archive), sums: string(read(t, filepath.Join(out, "SHA256SUMS")))}
 	if want := fmt.Sprintf("%x  %s\n", sha256.Sum256(r.packed), filepath.Base(archive)); !strings.Contains(r.sums, want) {
 		t.Errorf("SHA256SUMS = %q, want %q in it", r.sums, want)
 	}
 	r.version, _, _ = strings.Cut(strings.TrimPrefix(filepath.Base(archive), "weir-"), "-linux-")
 	return r
+}
+
+// clone has the last commit in a folder of its own.
+func clone(t *testing.T, name string) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), name)
+	if said, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "../..", root).CombinedOutput(); err != nil {
+		t.Fatalf("git clone: %v: %s", err, said)
+	}
+	return root
+}
+
+// makeRelease runs this program, without the race detector: packing takes long.
+func makeRelease(t *testing.T, args ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "go", append([]string{"run", "."}, args...)...)
+	var complaint bytes.Buffer
+	c.Stderr = &complaint
+	said, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, complaint.String())
+	}
+	return strings.TrimSpace(string(said))
 }
 
 func read(t *testing.T, name string) []byte {
@@ -153,14 +207,8 @@ func unpack(t *testing.T, packed []byte) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, e := range files(t, packed) {
-		at, mode := filepath.Join(dir, name), os.FileMode(0o644)
-		if e.program {
-			mode = 0o755
-		}
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(at, e.content, mode); err != nil {
+		e.name = name
+		if err := write(dir, e); err != nil {
 			t.Fatal(err)
 		}
 	}
