@@ -20,8 +20,9 @@ type entry struct {
 	program bool
 }
 
-// carried are what of the repository is in the archive beside the programs.
-var carried = strings.Fields("LICENSE README.md docs deploy/grafana deploy/kubernetes deploy/prometheus deploy/systemd")
+// carried are what of the repository is in the archive beside the programs: what runs
+// them, and the pages, with all that these send a reader to.
+var carried = strings.Fields("LICENSE README.md CONTRIBUTING.md docs deploy/compose deploy/examples deploy/grafana deploy/kubernetes deploy/prometheus deploy/systemd")
 
 // contents are the programs, and what tells how to run them.
 func contents(root string, p product) ([]entry, error) {

@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +47,7 @@ func TestRelease(t *testing.T) {
 	if got := execute(t, dir, "bin/weir-extproc", "--help"); !strings.Contains(got, "-front-end") {
 		t.Errorf("weir-extproc --help = %q", got)
 	}
+	t.Run("links", func(t *testing.T) { tryLinks(t, dir) })
 	t.Run("commands", func(t *testing.T) { tryCommands(t, dir) })
 	for _, name := range []string{"LICENSE", "README.md", "sbom.cdx.json", "docs/OPERATIONS.md", "deploy/systemd/weir.service", folder + "c/coinor-libclp-dev/copyright"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
@@ -56,6 +59,32 @@ func TestRelease(t *testing.T) {
 	}
 	if raw, err := os.ReadFile(filepath.Join(dir, "bin/weir")); err != nil || bytes.Contains(raw, []byte(dir)) || bytes.Contains(raw, []byte(filepath.Dir(one.root))) {
 		t.Errorf("the program tells where it was built (%v)", err)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s#]+)[^)\s]*\)`)
+
+// Pages send a reader to nothing that is not in the archive.
+func tryLinks(t *testing.T, dir string) {
+	links := 0
+	err := filepath.WalkDir(dir, func(page string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(page) != ".md" {
+			return err
+		}
+		for _, m := range link.FindAllSubmatch(read(t, page), -1) {
+			to := string(m[1])
+			if strings.Contains(to, "://") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), to)); err != nil {
+				t.Errorf("a link in the archive leads nowhere: %v", err)
+			}
+		}
+		return nil
+	})
+	if err != nil || links < 80 {
+		t.Errorf("found %d links only (%v)", links, err)
 	}
 }
 
