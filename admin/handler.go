@@ -71,7 +71,7 @@ func Handler(o Options) http.Handler {
 		default:
 			answer(w, page)
 		}
-	}))
+	}), "/healthz", "/readyz")
 }
 
 // CheckKeys refuses a query with a key that is not one of these: a misspelt one would
@@ -122,10 +122,15 @@ type health struct {
 	Status string `json:"status"`
 }
 
-// limited answers few requests at a time.
-func limited(next http.Handler) http.Handler {
+// limited answers few requests at a time, and always those for the given paths: a process
+// must not be taken for dead because others read slowly.
+func limited(next http.Handler, always ...string) http.Handler {
 	slots := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(always, r.URL.Path) {
+			next.ServeHTTP(w, r)
+			return
+		}
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()

@@ -116,7 +116,8 @@ func TestPagesAreNotTheCallersToChange(t *testing.T) {
 	}
 }
 
-// Few are answered at once, so that who asks much does not cost much.
+// Few are answered at once, so that who asks much does not cost much, nor has the process
+// taken for dead.
 func TestTooManyAtOnce(t *testing.T) {
 	inside, leave := make(chan bool), make(chan bool)
 	o := testOptions()
@@ -132,13 +133,13 @@ func TestTooManyAtOnce(t *testing.T) {
 		go func() { done <- get(server.URL + "/slow") }()
 		<-inside
 	}
-	response, err := http.Get(server.URL + "/healthz")
-	if err != nil {
-		t.Fatal(err)
+	if err := get(server.URL + "/value"); err == nil || !strings.HasPrefix(err.Error(), "503") {
+		t.Errorf("one too many: %v, want 503", err)
 	}
-	response.Body.Close()
-	if response.StatusCode != 503 {
-		t.Errorf("one too many gets %d, want 503", response.StatusCode)
+	for _, probe := range []string{"/healthz", "/readyz"} {
+		if err := get(server.URL + probe); err != nil {
+			t.Errorf("%s in the crowd: %v", probe, err)
+		}
 	}
 	for range maxRequests {
 		leave <- true
@@ -146,7 +147,7 @@ func TestTooManyAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := get(server.URL + "/healthz"); err != nil {
+	if err := get(server.URL + "/value"); err != nil {
 		t.Errorf("after the crowd: %v", err)
 	}
 }
