@@ -421,13 +421,14 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// The dashboard asks for metrics that there are.
+// The dashboard asks for metrics that there are, of the source that whoever looks chooses.
 func TestDashboard(t *testing.T) {
 	metrics := documented(t)
 	var board struct {
 		Panels []struct {
-			Title   string
-			Targets []struct{ Expr, LegendFormat string }
+			Title      string
+			Datasource struct{ UID string }
+			Targets    []struct{ Expr, LegendFormat string }
 		}
 	}
 	if err := json.Unmarshal([]byte(read(t, "../grafana/weir.json")), &board); err != nil {
@@ -435,6 +436,9 @@ func TestDashboard(t *testing.T) {
 	}
 	asked := 0
 	for _, p := range board.Panels {
+		if len(p.Targets) > 0 && p.Datasource.UID != "${datasource}" {
+			t.Errorf("panel %q asks %q, which other places do not have", p.Title, p.Datasource.UID)
+		}
 		for _, target := range p.Targets {
 			n, wrong := mistakes(metrics, target.Expr, target.LegendFormat)
 			if asked += n; n == 0 || len(wrong) > 0 {
