@@ -104,6 +104,35 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// Who asks engines reads the keys for it, nobody else does, and the groups and users that
+// units name are made.
+func TestGroups(t *testing.T) {
+	text, err := os.ReadFile("weir.sysusers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && (f[0] == "u" || f[0] == "g") {
+			made[f[1]] = true
+		}
+	}
+	keys := map[string]bool{"weir.service": true, "envoy@.service": true}
+	for _, name := range units {
+		u := parse(t, name)
+		if got := slices.Contains(u["[Service]SupplementaryGroups"], "weir-tls"); got != keys[name] {
+			t.Errorf("%s may read keys: %v, want %v", name, got, keys[name])
+		}
+		for _, key := range []string{"User", "Group", "SupplementaryGroups"} {
+			for _, of := range u["[Service]"+key] {
+				if !made[of] {
+					t.Errorf("%s: %s=%s, which weir.sysusers does not make", name, key, of)
+				}
+			}
+		}
+	}
+}
+
 // systemd reads the units as they are meant, and thinks them safe: 2.0 of 10 is the
 // exposure that it may find.
 func TestSystemdVerifies(t *testing.T) {
