@@ -17,7 +17,7 @@ func askEnvoy(t *testing.T, admin string, args ...string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "bash", append([]string{"kubernetes/base/envoy-admin"}, args...)...)
+	c := exec.CommandContext(ctx, "bash", append([]string{"kubernetes/base/front-end/envoy-admin"}, args...)...)
 	c.Env = append(os.Environ(), "ENVOY_ADMIN="+admin)
 	out, err := c.CombinedOutput()
 	if err != nil {

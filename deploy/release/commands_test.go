@@ -70,7 +70,7 @@ func manifestCommands(t *testing.T, dir string) ([]command, map[string]string) {
 	t.Helper()
 	var all []command
 	variables := map[string]string{"NODE_ID": "pod-1"}
-	for _, name := range glob(t, filepath.Join(dir, "deploy/kubernetes/base/*.yaml")) {
+	for _, name := range glob(t, filepath.Join(dir, "deploy/kubernetes/base/*/*.yaml")) {
 		for _, c := range containersIn(t, name) {
 			program := strings.TrimPrefix(c.Image, "weir/")
 			if len(c.Command) > 0 {

@@ -41,7 +41,7 @@ func TestRelease(t *testing.T) {
 	if got := execute(t, dir, "bin/weir", "version"); !strings.HasPrefix(got, "weir "+one.version+", revision "+head(t)+", go") {
 		t.Errorf("weir version = %q, want version %s and revision %s", got, one.version, head(t))
 	}
-	if got := execute(t, dir, "bin/weir", "check", "deploy/kubernetes/base/fleet.yaml"); !strings.Contains(got, "is right") {
+	if got := execute(t, dir, "bin/weir", "check", "deploy/kubernetes/base/control-plane/fleet.yaml"); !strings.Contains(got, "is right") {
 		t.Errorf("weir check = %q", got)
 	}
 	if got := execute(t, dir, "bin/weir-extproc", "--help"); !strings.Contains(got, "-front-end") {
@@ -54,7 +54,7 @@ func TestRelease(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if info, err := os.Stat(filepath.Join(dir, "deploy/kubernetes/base/envoy-admin")); err != nil || info.Mode()&0o100 == 0 {
+	if info, err := os.Stat(filepath.Join(dir, "deploy/kubernetes/base/front-end/envoy-admin")); err != nil || info.Mode()&0o100 == 0 {
 		t.Errorf("envoy-admin cannot be run (%v)", err)
 	}
 	if raw, err := os.ReadFile(filepath.Join(dir, "bin/weir")); err != nil || bytes.Contains(raw, []byte(dir)) || bytes.Contains(raw, []byte(filepath.Dir(one.root))) {
