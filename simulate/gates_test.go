@@ -23,7 +23,9 @@ func TestGatesRefuseWhatIsTooMuch(t *testing.T) {
 	if b := r.Links[fleet.Link{FrontEnd: "B", Pool: "B"}]; !(b.TTFTSeconds < 2) {
 		t.Errorf("first tokens of B take %.2f s", b.TTFTSeconds)
 	}
-	if u := r.Utilisations["B"]; u < 0.9 || u > 1.15 {
+	// Gates count requests. Those of conversations that are under way come first, and are
+	// longer than the mean.
+	if u := r.Utilisations["B"]; u < 0.9 || u > 1.25 {
 		t.Errorf("B is %.0f %% busy, want about all of it", 100*u)
 	}
 }

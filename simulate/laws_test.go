@@ -104,7 +104,16 @@ func shedding(p Policy, part float64) Policy {
 			return nil, err
 		}
 		for i := range plan.Routes {
-			plan.Routes[i].ShedRps = part * plan.Routes[i].DemandRps
+			r := &plan.Routes[i]
+			r.ShedRps = part * r.DemandRps
+			for k := range r.Shares {
+				r.Shares[k].Rps *= 1 - part
+			}
+		}
+		for i := range plan.Pools { // that there is no room is why: gates would let more in
+			q := &plan.Pools[i]
+			q.Rps *= 1 - part
+			q.CapacityRps = q.Rps
 		}
 		return plan, nil
 	}

@@ -14,7 +14,10 @@
 // that a gate's size does not depend on them.
 //
 // A fraction of a bucket is let in by conversation: which ones is the conversation's own
-// draw, the same each time. Fractions fall at once and rise slowly.
+// draw, the same each time. So among those who ask again after they were refused high
+// draws add up. How draws are spread is counted, and a fraction is let in by the quantile:
+// were it by the draw itself, of a demand of conversations that go on a fifth less than
+// what can be served would enter. Fractions fall at once and rise slowly.
 package gate
 
 import (
@@ -45,8 +48,11 @@ const (
 	drain = 2 // seconds
 	// leastServed is the part of the ceiling that is let in however long the queue is.
 	leastServed = 0.2
-	// rise is how much of a bucket's fraction comes back each second.
-	rise = 0.25
+	// rise is how much of a bucket's fraction comes back each second: it may lie so much
+	// above what it was over riseSeconds. Were each step bounded, fractions that waver with
+	// what is asked for would lie below what is meant.
+	rise        = 0.25
+	riseSeconds = 1
 	// free is how far below the ceiling demand must be for the gate to open: between
 	// open and closed there must be a gap.
 	free = 0.95
@@ -91,6 +97,7 @@ const (
 // Admit; one at a time calls Step.
 type Gate struct {
 	asked   [kinds][Buckets]atomic.Uint32 // since the last step
+	drawn   [kinds][bins]atomic.Uint32    // likewise, by draw
 	entered atomic.Uint64                 // likewise
 	_       [64]byte                      // the counts are written by all, what follows is read by all
 	verdict atomic.Pointer[verdict]       // nil: there is none
@@ -98,6 +105,8 @@ type Gate struct {
 
 	// The rest belongs to who steps.
 	rates   [kinds][Buckets]float64 // RPS asked for
+	draws   [kinds]spread           // of those who asked lately
+	levels  [kinds][Buckets]float64 // what parts of verdicts were over riseSeconds
 	backlog float64                 // of the virtual queue, requests
 	shown   shown
 }
@@ -120,6 +129,7 @@ type shown struct{ backlog, refused atomic.Uint64 }
 func (g *Gate) Admit(tenant uint64, kind Kind, draw, planned float64) (bool, Cause) {
 	bucket := tenant % Buckets
 	g.asked[kind][bucket].Add(1)
+	g.drawn[kind][binOf(draw)].Add(1)
 	part, cause := planned, Plan
 	if v := g.verdict.Load(); v != nil {
 		part, cause = v.part[kind][bucket], v.told
@@ -177,6 +187,7 @@ func windowOf(ceilingRps float64) float64 {
 func (g *Gate) measure(seconds, window float64) (total float64) {
 	keep := math.Exp(-seconds / window)
 	for kind := range kinds {
+		g.draws[kind].take(&g.drawn[kind], seconds)
 		for b := range Buckets {
 			asked := g.asked[kind][b].Load()
 			if asked != 0 {
@@ -246,15 +257,18 @@ func (g *Gate) judge(v *verdict, ofOngoing, ofAll, unasked, seconds float64, las
 	first := fill(&g.rates[Ongoing], &none, ofOngoing)
 	second := fill(&g.rates[Fresh], &first, ofAll)
 	third := fill(&g.rates[Back], &second, ofAll)
+	keep := math.Exp(-seconds / riseSeconds)
 	least := 1.0
 	for b := range Buckets {
-		v.part[Ongoing][b] = part(first[b], g.rates[Ongoing][b], unasked)
-		v.part[Fresh][b] = part(second[b]-first[b], g.rates[Fresh][b], unasked)
-		v.part[Back][b] = part(third[b]-second[b], g.rates[Back][b], unasked)
+		granted := [kinds]float64{first[b], second[b] - first[b], third[b] - second[b]}
 		for kind := range kinds {
-			if last != nil {
-				v.part[kind][b] = min(v.part[kind][b], last.part[kind][b]+rise*seconds)
+			v.part[kind][b] = g.draws[kind].quantile(part(granted[kind], g.rates[kind][b], unasked))
+			level := &g.levels[kind][b]
+			if last == nil {
+				*level = v.part[kind][b]
 			}
+			v.part[kind][b] = min(v.part[kind][b], *level+rise*riseSeconds)
+			*level = keep**level + (1-keep)*v.part[kind][b]
 			least = min(least, v.part[kind][b])
 		}
 	}

@@ -354,3 +354,53 @@ func BenchmarkStep(b *testing.B) {
 		g.Step(step, Limit{0.5, 10, endless, false})
 	}
 }
+
+// Who is refused a turn asks for the next one all the same, and with the same draw: among
+// those who ask, high draws add up. What is meant to enter does.
+func TestConversationsThatGoOn(t *testing.T) {
+	for name, l := range map[string]Limit{
+		"the plan's part, the ceiling unknown": {Planned: 0.75, CeilingRps: Unknown},
+		"a ceiling":                            {Planned: 0.75, CeilingRps: 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const talks, turns, settled, lasts = 10.0, 4, 30, 330 // per second; seconds
+			var g Gate
+			r := seeded()
+			type talk struct {
+				draw    float64
+				left    int
+				entered bool
+			}
+			due := make([][]talk, lasts*10+1)
+			asked, entered := 0.0, 0.0
+			for i := range lasts * 10 {
+				for range poisson(r, talks*step.Seconds()) {
+					due[i] = append(due[i], talk{r.Float64(), turns, false})
+				}
+				for _, one := range due[i] {
+					kind := Fresh
+					if one.entered {
+						kind = Ongoing
+					}
+					ok, _ := g.Admit(0, kind, one.draw, l.Planned)
+					one.entered = one.entered || ok
+					if i >= settled*10 {
+						asked++
+						if ok {
+							entered++
+						}
+					}
+					if next := i + 1 + r.IntN(30); one.left > 1 && next < len(due) {
+						one.left--
+						due[next] = append(due[next], one)
+					}
+				}
+				g.Step(step, l)
+			}
+			// Turns of a conversation fare alike.
+			if z := (entered/asked - 0.75) / math.Sqrt(0.75*0.25/(asked/turns)); math.Abs(z) > 4 {
+				t.Errorf("%.3f of %.0f requests entered, want 0.75: z = %.1f", entered/asked, asked, z)
+			}
+		})
+	}
+}
