@@ -34,8 +34,9 @@ type ClassBelief struct {
 	Class        fleet.ClassID `json:"class"`
 	PromptTokens float64       `json:"promptTokens"`
 	OutputTokens float64       `json:"outputTokens"`
-	Requests     float64       `json:"requests"`  // that were measured lately; 0: it is the declared size
-	Estimated    float64       `json:"estimated"` // those of them whose tokens are estimated from bytes
+	CachedTokens float64       `json:"cachedTokens"` // of the prompt, in caches; engines that do not tell make it less
+	Requests     float64       `json:"requests"`     // that were measured lately; 0: it is the declared size
+	Estimated    float64       `json:"estimated"`    // those of them whose tokens are estimated from bytes
 
 	PromptStdErrTokens *float64 `json:"promptStdErrTokens"`
 	OutputStdErrTokens *float64 `json:"outputStdErrTokens"`
@@ -115,7 +116,7 @@ func newBeliefs(at time.Time, s *fleet.State) *Beliefs {
 		c := &s.Fleet.Classes[i]
 		size, known := s.TokensOf(c), s.Tokens[c.ID]
 		b.Classes = append(b.Classes, ClassBelief{
-			c.ID, size.Prompt, size.Output, known.Requests, known.Estimated,
+			c.ID, size.Prompt, size.Output, size.Cached, known.Requests, known.Estimated,
 			stdErr(known.PromptStdErr), stdErr(known.OutputStdErr), age(at, known.At),
 		})
 	}

@@ -87,7 +87,7 @@ func TestBeliefs(t *testing.T) {
 	}
 	r.State.Pools["p"] = p
 	r.State.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {
-		Mean: fleet.Tokens{Prompt: 900, Output: 80}, Requests: 70, Estimated: 7, At: noon.Add(-time.Second), PromptStdErr: fleet.StdErr{Value: 31, Known: true},
+		Mean: fleet.Tokens{Prompt: 900, Output: 80, Cached: 300}, Requests: 70, Estimated: 7, At: noon.Add(-time.Second), PromptStdErr: fleet.StdErr{Value: 31, Known: true},
 	}}
 	link := fleet.Link{FrontEnd: "eu", Pool: "p"}
 	r.State.NetworkNoise = map[fleet.Link]float64{link: 0.0002}
@@ -104,7 +104,7 @@ func TestBeliefs(t *testing.T) {
 			{"eu", "chat", 30, 0, fleet.SourceArrivals, some(1.5), some(1)},
 			{"us", "chat", 5, 0, fleet.SourceArrivals, nil, nil},
 		},
-		Classes: []ClassBelief{{"chat", 900, 80, 70, 7, some(31), nil, some(1)}},
+		Classes: []ClassBelief{{"chat", 900, 80, 300, 70, 7, some(31), nil, some(1)}},
 		Pools: []PoolBelief{
 			{
 				Pool: "p", Health: 1, CapacityFactor: 0.8, FactorReason: "5.0 requests wait", Load: some(0.7),

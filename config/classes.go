@@ -30,7 +30,7 @@ func (r *reader) class(n node, i int) {
 		Affinity: affinity(m.at("affinity")),
 	}
 	if size := m.at("tokens"); size.present() {
-		c.Tokens = tokens(size, "prompt", "output")
+		c.Tokens, _ = tokens(size, "prompt", "output", "cached")
 	}
 	aliases := m.at("aliases").aliases()
 	c.Match = r.match(m.must("match"), c.ID, aliases)

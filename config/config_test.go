@@ -52,7 +52,7 @@ func TestEverything(t *testing.T) {
 				Labels: map[string]string{"tier": "gold", "sku": "h100"}, Capabilities: []string{"tools", "vision"},
 				Engines: []fleet.EngineID{"10.0.0.1:8000", "10.0.0.2:8000"},
 				Profile: fleet.Profile{
-					CapacityRps: 4, Reference: fleet.Tokens{Prompt: 500, Output: 50}, OutputTokenCost: 4,
+					CapacityRps: 4, Reference: fleet.Tokens{Prompt: 500, Output: 50, Cached: 20}, CacheStated: true, OutputTokenCost: 4,
 					TTFT: fleet.Curve{{Utilisation: 0, Seconds: 0.1}, {Utilisation: 0.5, Seconds: 0.15}, {Utilisation: 1, Seconds: 1}},
 					TBT:  fleet.Curve{{Seconds: 0.02}},
 				},

@@ -18,20 +18,23 @@ func profile(n node) (p fleet.Profile, adopt bool) {
 		OutputTokenCost: m.at("outputTokenCost").number(defaultOutputTokenCost, 0, maxOutputTokenCost),
 	}
 	if reference := m.at("reference"); reference.present() {
-		p.Reference = tokens(reference, "promptTokens", "outputTokens")
+		p.Reference, p.CacheStated = tokens(reference, "promptTokens", "outputTokens", "cachedTokens")
 	}
 	p.TTFT = curve(m.must("ttft"), p.CapacityRps) // without it a pool would look like the fastest
 	p.TBT = curve(m.at("tbt"), p.CapacityRps)
 	return p, m.at("adopt").oneOf("false", "false", "true") == "true"
 }
 
-// tokens reads the size of a request. A prompt has a token at least.
-func tokens(n node, prompt, output string) fleet.Tokens {
-	m := n.mapping(prompt, output)
-	return fleet.Tokens{
+// tokens reads the size of a request, and whether it says what was cached. A prompt has
+// a token at least, and its last one is always computed.
+func tokens(n node, prompt, output, cached string) (t fleet.Tokens, stated bool) {
+	m := n.mapping(prompt, output, cached)
+	t = fleet.Tokens{
 		Prompt: m.must(prompt).number(0, 1, maxTokens),
 		Output: m.must(output).number(0, 0, maxTokens),
 	}
+	t.Cached = m.at(cached).number(0, 0, max(0, t.Prompt-1))
+	return t, m.at(cached).present()
 }
 
 // curve reads latency against load: a mapping of points, or one duration for a

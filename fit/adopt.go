@@ -55,7 +55,7 @@ func Adopt(inForce *fleet.Profile, r *Result) (fleet.Profile, error) {
 func restated(p, like *fleet.Profile) fleet.Profile {
 	q := *p
 	q.CapacityRps = 1 / p.Work(like.Reference)
-	q.Reference = like.Reference
+	q.Reference, q.CacheStated = like.Reference, like.CacheStated
 	return q
 }
 

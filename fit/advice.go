@@ -61,9 +61,9 @@ func (r *Result) notes() {
 	switch r.Bound {
 	case ByExtrapolation:
 		note("the capacity lies above the highest load measured, %s rps, and is a guess: measure up to %s rps", number(last), number(1.1*c))
-	case BySaturation:
+	case BySaturation, ByTarget:
 		if last < 0.85*c {
-			note("nothing was measured between %s rps and saturation at %s rps: measure at %s rps", number(last), number(c), steps(last+(c-last)/3, c-(c-last)/3, 2))
+			note("nothing was measured between %s rps and the capacity, %s rps, where %s: measure at %s rps", number(last), number(c), r.boundText(), steps(last+(c-last)/3, c-(c-last)/3, 2))
 		}
 	}
 	if first > 0.2*c {
@@ -86,6 +86,8 @@ func (r *Result) noteFates(note func(string, ...any)) {
 			note("left out, its TTFT is far beside the rest (%+.0f %%; a cold start?): %s", 100*p.TTFTResidual, p.Source)
 		case Failing:
 			note("left out, %.0f of %.0f requests failed: %s", p.Failed, p.Failed+p.Requests, p.Source)
+		case Burst:
+			note("left out, no more was sent at once than the engine takes at once: %s", p.Source)
 		case Used:
 			if p.Requests > 0 && p.Requests < 50 {
 				few++

@@ -23,12 +23,13 @@ var columns = map[string]func(*Measurement, float64){
 	"tbt_s":         func(m *Measurement, v float64) { m.TBTSeconds = v },
 	"prompt_tokens": func(m *Measurement, v float64) { m.Tokens.Prompt = v },
 	"output_tokens": func(m *Measurement, v float64) { m.Tokens.Output = v },
+	"cached_tokens": func(m *Measurement, v float64) { m.Tokens.Cached = v },
 	"requests":      func(m *Measurement, v float64) { m.Requests = v },
 	"failed":        func(m *Measurement, v float64) { m.Failed = v },
 	"duration_s":    func(m *Measurement, v float64) { m.DurationSeconds = v },
 }
 
-const columnHint = "columns are rps, offered_rps, concurrency, ttft_ms or ttft_s, tbt_ms or tbt_s, prompt_tokens, output_tokens, requests, failed, duration_s"
+const columnHint = "columns are rps, offered_rps, concurrency, ttft_ms or ttft_s, tbt_ms or tbt_s, prompt_tokens, output_tokens, cached_tokens, requests, failed, duration_s"
 
 // readCSV reads a line of column names and a line for each run. Lines that begin
 // with # are comments; an empty field is not known.

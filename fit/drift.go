@@ -101,7 +101,7 @@ func ttftSign(p *fleet.Profile, s *fleet.Span) []sign {
 	g[0].promptly = true
 	g[0].prompt = 1
 	if p.Reference.Prompt > 0 && s.Tokens.Prompt > 0 {
-		g[0].prompt = (s.Tokens.Prompt - s.Cached) / p.Reference.Prompt
+		g[0].prompt = s.Tokens.Computed() / p.Prefill(p.Reference)
 	}
 	return g
 }

@@ -36,6 +36,7 @@ type Options struct {
 	TargetSeconds   float64      // TTFT that capacity keeps to; 0: DefaultTargetMultiple of the unloaded TTFT
 	Engines         int          // how many engines served the benchmark; 0: one
 	Tokens          fleet.Tokens // of requests where measurements do not tell
+	CacheStated     bool         // what was cached is known of all measurements, be it nothing
 	OutputTokenCost float64      // work of an output token in prompt tokens; 0: the fleet file's default
 	MaxPoints       int          // of a curve; 0: DefaultMaxPoints
 	Seed            uint64       // of the resampling that confidence comes from
@@ -87,7 +88,7 @@ type Bound string
 
 // What tells a capacity.
 const (
-	ByTarget        Bound = "target"        // TTFT crosses its target between two loads
+	ByTarget        Bound = "target"        // TTFT crosses its target between two loads, or before saturation
 	BySaturation    Bound = "saturation"    // throughput rises no more, TTFT is still below its target
 	ByExtrapolation Bound = "extrapolation" // the last piece of the curve crosses the target a little further on
 )
@@ -101,6 +102,7 @@ const (
 	Overloaded Fate = "overloaded" // tells how much is served at most; its TTFT is that of a queue that grows
 	Failing    Fate = "failing"    // many requests failed: what is left says little
 	Outlier    Fate = "outlier"    // beside all others; a cold start, as a rule
+	Burst      Fate = "burst"      // all at once, and no more than the engine takes at once: that is no load
 )
 
 // Point is a measurement as it was taken.
@@ -122,6 +124,7 @@ func Fit(measurements []Measurement, o Options) (*Result, error) {
 	}
 	r := &Result{Points: points}
 	r.Profile.Reference, r.Profile.OutputTokenCost = reference, o.OutputTokenCost
+	r.Profile.CacheStated = stated(&reference, &o)
 	r.SaturationRps = saturation(points)
 	if err := r.fitTTFT(o); err != nil {
 		return nil, err

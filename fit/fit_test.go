@@ -217,18 +217,25 @@ func TestTooLittleIsRefused(t *testing.T) {
 
 // What becomes of runs that are not like the others.
 func TestFates(t *testing.T) {
-	ms := append(steady(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), overloaded(20, 10))
+	burst := overloaded(math.Inf(1), 1.25) // five at once are no load
+	burst.Source, burst.Requests, burst.TTFTSeconds = "burst", 5, 0.1
+	ms := append(steady(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), overloaded(20, 10), burst)
 	ms[0].TTFTSeconds *= 3
 	ms[4].Failed = 2000
+	ms[6].Failed, ms[6].Requests, ms[6].DurationSeconds = 1, 0, 100 // of seven hundred, by its rate
 	r := mustFit(t, ms, Options{TargetSeconds: 0.25})
 	fates := map[string]Fate{}
 	for _, p := range r.Points {
 		fates[p.Source] = p.Fate
 	}
-	want := map[string]Fate{"1 rps": Outlier, "5 rps": Failing, "overload": Overloaded}
-	for source, fate := range fates {
-		if wanted := want[source]; fate != wanted && (wanted != "" || fate != Used) {
-			t.Errorf("%s is %s, want %s", source, fate, wanted)
+	want := map[string]Fate{"1 rps": Outlier, "5 rps": Failing, "overload": Overloaded, "burst": Burst}
+	for _, m := range ms {
+		wanted := want[m.Source]
+		if wanted == "" {
+			wanted = Used
+		}
+		if fates[m.Source] != wanted {
+			t.Errorf("%s is %q, want %s", m.Source, fates[m.Source], wanted)
 		}
 	}
 	if got := r.UnloadedSeconds; math.Abs(got/0.1-1) > 0.03 {

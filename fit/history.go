@@ -27,12 +27,7 @@ const (
 // requests, and of which it cannot be told whether the engines kept up, are left out;
 // the notes say what a reader should know.
 func Measurements(history []fleet.Span, from time.Time) (ms []Measurement, notes []string, err error) {
-	var spans []fleet.Span
-	for _, s := range history {
-		if !s.From.Before(from) && s.EngineSeconds > 0 && s.Issued > 0 && s.TTFT.Items > 0 {
-			spans = append(spans, s)
-		}
-	}
+	spans := sound(history, from)
 	if len(spans) < fewestSpans {
 		return nil, nil, tooFewSpans(len(spans), len(history), from)
 	}
@@ -65,6 +60,16 @@ func Measurements(history []fleet.Span, from time.Time) (ms []Measurement, notes
 	return ms, notes, nil
 }
 
+// sound are the spans since a time in which something was measured.
+func sound(history []fleet.Span, from time.Time) (some []fleet.Span) {
+	for _, s := range history {
+		if !s.From.Before(from) && s.EngineSeconds > 0 && s.Issued > 0 && s.TTFT.Items > 0 {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
 func tooFewSpans(n, all int, from time.Time) error {
 	switch {
 	case all == 0:
@@ -91,6 +96,7 @@ func usual(spans []fleet.Span) (u likeness) {
 		prompts[i], outputs[i], parts[i], weights[i] = s.Tokens.Prompt, s.Tokens.Output, s.CachedPart(), s.Issued
 	}
 	u.Prompt, u.Output, u.cached = median(prompts, weights), median(outputs, weights), median(parts, weights)
+	u.Cached = u.cached * u.Prompt
 	return u
 }
 
@@ -135,9 +141,10 @@ func FitHistory(history []fleet.Span, from time.Time, inForce *fleet.Profile, o 
 	if o.OutputTokenCost == 0 {
 		o.OutputTokenCost = inForce.OutputTokenCost
 	}
+	o.CacheStated = inForce.CacheStated
 	if o.TargetSeconds == 0 && len(inForce.TTFT) > 1 {
-		spans := usual(history)
-		if !unlike(spans.Prompt, inForce.Reference.Prompt) {
+		spans := usual(sound(history, from))
+		if !unlike(inForce.Prefill(spans.Tokens), inForce.Prefill(inForce.Reference)) {
 			o.TargetSeconds = inForce.TTFT.At(1)
 		}
 	}

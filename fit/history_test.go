@@ -84,8 +84,8 @@ func TestMeasurements(t *testing.T) {
 			}
 		}), time.Time{}, 45, "15 spans with other requests"},
 		"another part cached": {of(func(i int, s *fleet.Span) {
-			if s.Cached = 600; i%4 == 0 {
-				s.Cached = 0
+			if s.Tokens.Cached = 600; i%4 == 0 {
+				s.Tokens.Cached = 0
 			}
 		}), time.Time{}, 45, "60 % of the prompts' tokens were found in caches"},
 		"a load that rises": {of(func(i int, s *fleet.Span) {
@@ -154,7 +154,7 @@ func TestDriftThatIsExplained(t *testing.T) {
 			for range windowSpans {
 				s := g.minute(0.3)
 				s.TTFT.Seconds *= c.ttft
-				s.Tokens.Prompt, s.Cached = c.prompt, c.cached
+				s.Tokens.Prompt, s.Tokens.Cached = c.prompt, c.cached
 				h = append(h, s)
 			}
 			p := known.profile()

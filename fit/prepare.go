@@ -70,7 +70,7 @@ func (m Measurement) compare(b Measurement) int {
 func (m Measurement) values() []float64 {
 	return []float64{
 		m.OfferedRps, m.AchievedRps, m.Concurrency, m.TTFTSeconds, m.TBTSeconds,
-		m.Tokens.Prompt, m.Tokens.Output, m.Requests, m.Failed, m.DurationSeconds,
+		m.Tokens.Prompt, m.Tokens.Output, m.Tokens.Cached, m.Requests, m.Failed, m.DurationSeconds,
 	}
 }
 
@@ -90,6 +90,7 @@ func (m Measurement) check() error {
 		{"TBT in seconds", m.TBTSeconds, leastSeconds, mostSeconds},
 		{"prompt tokens", m.Tokens.Prompt, 0, mostTokens},
 		{"output tokens", m.Tokens.Output, 0, mostTokens},
+		{"cached tokens", m.Tokens.Cached, 0, m.Tokens.Prompt},
 	} {
 		if l.value != 0 && !math.IsInf(l.value, 1) && (l.value < l.at || l.value > l.to) {
 			return fmt.Errorf("%s: %v %s cannot be; look at its unit", m.Source, l.value, l.name)
@@ -106,23 +107,35 @@ func (m Measurement) check() error {
 
 // referenceOf is the usual request: the medians over the runs.
 func referenceOf(ms []Measurement) (fleet.Tokens, error) {
-	var prompts, outputs, weights []float64
+	var prompts, outputs, cached, weights []float64
 	for i := range ms {
 		t := ms[i].Tokens
 		if t.Prompt == 0 {
 			return t, fmt.Errorf("%s: the requests' tokens are not known; add them, or say --tokens PROMPT,OUTPUT", ms[i].Source)
 		}
-		prompts, outputs, weights = append(prompts, t.Prompt), append(outputs, t.Output), append(weights, 1)
+		prompts, outputs, cached, weights = append(prompts, t.Prompt), append(outputs, t.Output), append(cached, t.Cached), append(weights, 1)
 	}
-	t := fleet.Tokens{Prompt: median(prompts, weights), Output: median(outputs, weights)}
+	t := fleet.Tokens{Prompt: median(prompts, weights), Output: median(outputs, weights), Cached: median(cached, weights)}
 	for i := range ms {
 		if unlike(ms[i].Tokens.Prompt, t.Prompt) || unlike(ms[i].Tokens.Output, t.Output) {
 			return t, fmt.Errorf("%s: its requests have %.0f prompt and %.0f output tokens, the usual ones %.0f and %.0f; fit runs of unlike requests apart",
 				ms[i].Source, ms[i].Tokens.Prompt, ms[i].Tokens.Output, t.Prompt, t.Output)
 		}
+		if own, usual := cachedPart(ms[i].Tokens), cachedPart(t); math.Abs(own-usual) > maxOtherCache {
+			return t, fmt.Errorf("%s: %.0f %% of its prompts' tokens were cached, of the usual ones' %.0f %%; fit runs with unlike caches apart, and say of all what was cached",
+				ms[i].Source, 100*own, 100*usual)
+		}
 	}
-	return fleet.Tokens{Prompt: max(1, math.Round(t.Prompt)), Output: math.Round(t.Output)}, nil
+	prompt := max(1, math.Round(t.Prompt))
+	return fleet.Tokens{Prompt: prompt, Output: math.Round(t.Output), Cached: min(math.Round(t.Cached), prompt-1)}, nil
 }
+
+// stated says whether it is known what of the reference was cached: somebody says so, or
+// measurements tell of some.
+func stated(reference *fleet.Tokens, o *Options) bool { return o.CacheStated || reference.Cached > 0 }
+
+// cachedPart is the part of a prompt that was cached, 0–1.
+func cachedPart(t fleet.Tokens) float64 { return min(1, t.Cached/max(1, t.Prompt)) }
 
 // unlike compares counts of tokens; a few either way are no difference.
 func unlike(a, b float64) bool {
@@ -131,7 +144,7 @@ func unlike(a, b float64) bool {
 
 // pointsOf tells how loaded one engine was in each run.
 func pointsOf(ms []Measurement, reference fleet.Tokens, o Options) []Point {
-	profile := fleet.Profile{CapacityRps: 1, Reference: reference, OutputTokenCost: o.OutputTokenCost}
+	profile := fleet.Profile{CapacityRps: 1, Reference: reference, CacheStated: stated(&reference, &o), OutputTokenCost: o.OutputTokenCost}
 	tail := math.Inf(1)
 	for i := range ms {
 		tail = min(tail, ms[i].TTFTSeconds)
@@ -150,7 +163,7 @@ func pointsOf(ms []Measurement, reference fleet.Tokens, o Options) []Point {
 // better figure where it was kept up with: what was achieved is counted to the end
 // of the last answer, when no more arrive.
 func loadOf(m *Measurement, unloadedTTFT float64) (rps float64, f Fate) {
-	if m.Failed > maxFailed*(m.Requests+m.Failed) {
+	if n := cmp.Or(m.Requests, m.AchievedRps*m.DurationSeconds); n > 0 && m.Failed > maxFailed*(n+m.Failed) {
 		return cmp.Or(m.AchievedRps, m.OfferedRps), Failing
 	}
 	switch {
@@ -160,6 +173,8 @@ func loadOf(m *Measurement, unloadedTTFT float64) (rps float64, f Fate) {
 		return m.OfferedRps, Used
 	case m.AchievedRps < keptUp*m.expectedRps(unloadedTTFT):
 		return m.AchievedRps, Overloaded
+	case math.IsInf(m.OfferedRps, 1):
+		return m.AchievedRps, Burst
 	}
 	return m.OfferedRps, Used
 }

@@ -113,6 +113,9 @@ func (r *Result) widen() {
 		return x + (r.TargetSeconds-y)*(x2-x)/(y2-y)
 	}
 	k := slices.IndexFunc(r.levels, func(l level) bool { return r.ttft.at(l.load) >= r.TargetSeconds })
+	if k < 0 && r.SaturationRps > 0 { // it crosses where nothing was kept up with any more
+		r.CapacityRps.High = max(r.CapacityRps.High, r.SaturationRps)
+	}
 	if k < 1 {
 		return
 	}
@@ -191,7 +194,7 @@ func (r *Result) residuals() {
 	r.TBTResidual = rootMeanSquare(r.levels, r.Profile.TBT, r.Profile.CapacityRps, tbtOf)
 	for i := range r.Points {
 		p := &r.Points[i]
-		if p.Fate == Overloaded || p.Fate == Failing {
+		if p.Fate != Used && p.Fate != Outlier {
 			continue
 		}
 		u := p.LoadRps / r.Profile.CapacityRps

@@ -3,6 +3,8 @@ package fit
 import (
 	"bytes"
 	"fmt"
+
+	"weir/fleet"
 )
 
 // YAML is the profile as it stands in a fleet file, with what it rests on in
@@ -27,11 +29,19 @@ func (r *Result) YAML() []byte {
 		fmt.Fprintf(&b, "# Note: %s.\n", n)
 	}
 	fmt.Fprintf(&b, "profile:\n  capacity: %s rps # %s to %s; %s\n", digits(p.CapacityRps, 4), number(r.CapacityRps.Low), number(r.CapacityRps.High), r.boundText())
-	fmt.Fprintf(&b, "  reference: {promptTokens: %.0f, outputTokens: %.0f}\n", p.Reference.Prompt, p.Reference.Output)
+	b.WriteString(referenceLine(p))
 	fmt.Fprintf(&b, "  outputTokenCost: %s\n", digits(p.OutputTokenCost, 4))
 	writeCurve(&b, "ttft", r.TTFT)
 	writeCurve(&b, "tbt", r.TBT)
 	return b.Bytes()
+}
+
+// referenceLine says what was cached if that is known; who measured may know it.
+func referenceLine(p *fleet.Profile) string {
+	if p.CacheStated {
+		return fmt.Sprintf("  reference: {promptTokens: %.0f, outputTokens: %.0f, cachedTokens: %.0f}\n", p.Reference.Prompt, p.Reference.Output, p.Reference.Cached)
+	}
+	return fmt.Sprintf("  reference: {promptTokens: %.0f, outputTokens: %.0f} # if no prompt had been sent before: and cachedTokens: 0, as --uncached writes\n", p.Reference.Prompt, p.Reference.Output)
 }
 
 func (r *Result) boundText() string {

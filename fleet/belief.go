@@ -103,10 +103,9 @@ type PenaltySeen struct {
 
 // TokenBelief is the size of a class's mean request, and on how many it rests.
 type TokenBelief struct {
-	Mean      Tokens
+	Mean      Tokens  // what engines that do not tell had cached is not in it
 	Requests  float64 // measured, decayed
 	Estimated float64 // those of them that were estimated from bytes
-	Cached    float64 // tokens of the mean prompt that were in an engine's cache
 	At        time.Time
 	// What chance does to the mean, tokens.
 	PromptStdErr, OutputStdErr StdErr

@@ -139,7 +139,13 @@ type Requirements struct {
 }
 
 // Tokens is the size of a mean request.
-type Tokens struct{ Prompt, Output float64 }
+type Tokens struct {
+	Prompt, Output float64
+	Cached         float64 // of the prompt, in an engine's KV cache: nobody computes them
+}
+
+// Computed is what of the prompt an engine computes: its last token at least.
+func (t Tokens) Computed() float64 { return max(t.Prompt-max(0, t.Cached), min(t.Prompt, 1)) }
 
 // LatencyWeight says how much of a second of TTFT and of decode time counts in
 // the linear part of the plan.

@@ -83,6 +83,33 @@ func TestWork(t *testing.T) {
 	}
 }
 
+// What is cached costs nothing where the profile says how warm its reference was, and a
+// prompt costs a token at least; else whole prompts are compared.
+func TestWorkOfCachedPrompts(t *testing.T) {
+	cold := fleet.Profile{CapacityRps: 4, Reference: fleet.Tokens{Prompt: 800, Output: 50}, OutputTokenCost: 4, CacheStated: true}
+	warm, silent := cold, cold
+	warm.Reference.Cached, silent.CacheStated = 600, false
+	asked := fleet.Tokens{Prompt: 1600, Output: 50, Cached: 1200} // 400 are computed
+	for name, c := range map[string]struct {
+		profile fleet.Profile
+		tokens  fleet.Tokens
+		want    float64
+	}{
+		"of a reference that was computed": {cold, asked, 0.25 * 600 / 1000},
+		"of a warm reference":              {warm, asked, 0.25 * 600 / 400},
+		"of one of which nobody knows":     {silent, asked, 0.25 * 1800 / 1000},
+		"all of it":                        {cold, fleet.Tokens{Prompt: 800, Cached: 900}, 0.25 * 1 / 1000},
+		"the reference":                    {warm, warm.Reference, 0.25},
+		"unknown size":                     {warm, fleet.Tokens{}, 0.25},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.profile.Work(c.tokens); math.Abs(got-c.want) > 1e-12 {
+				t.Errorf("Work = %v engine-seconds, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 func TestQueueingCountsBothRises(t *testing.T) {
 	p := fleet.Profile{
 		Reference: fleet.Tokens{Prompt: 1, Output: 100},

@@ -20,7 +20,6 @@ type Span struct {
 	Ended         float64   `json:"ended"`         // attempts that were over
 	Failed        float64   `json:"failed"`        // of them, those that engines refused, failed or lost
 	Tokens        Tokens    `json:"tokens"`        // of the mean request
-	Cached        float64   `json:"cached"`        // of its prompt, tokens that were in a cache, as engines tell
 	TTFT          Timing    `json:"ttft"`          // as front-ends saw it, the network taken off
 	TBT           Timing    `json:"tbt"`
 	Factor        float64   `json:"factor"` // the pool's capacity factor at the end; 0: not known
@@ -44,7 +43,7 @@ func (s *Span) CachedPart() float64 {
 	if s.Tokens.Prompt <= 0 {
 		return 0
 	}
-	return min(1, max(0, s.Cached/s.Tokens.Prompt))
+	return min(1, max(0, s.Tokens.Cached/s.Tokens.Prompt))
 }
 
 // Drift is a profile that is not true any more, at some loads.
@@ -74,6 +73,8 @@ type ProfileNews struct {
 	// Of the profile in use and of the fleet file's, of one engine.
 	CapacityRps float64 `json:"capacityRps"`
 	FileRps     float64 `json:"fileRps"`
+	// Since is from when on traffic is fitted; zero: all of it.
+	Since time.Time `json:"since"`
 }
 
 // FitSummary is what a fit to traffic says of one engine's capacity.

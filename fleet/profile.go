@@ -10,6 +10,7 @@ import "slices"
 type Profile struct {
 	CapacityRps     float64 // reference requests per second of one replica at utilisation 1
 	Reference       Tokens  // the request that CapacityRps and the curves speak of
+	CacheStated     bool    // how much of it was cached is known; else as much as of the traffic is
 	OutputTokenCost float64 // work of one output token in prompt tokens
 	TTFT            Curve   // seconds against utilisation, for the reference request
 	TBT             Curve   // seconds against utilisation; empty: not known, taken as level
@@ -42,7 +43,8 @@ func (c Curve) At(utilisation float64) float64 {
 }
 
 // Work is what a mean request of that size costs one replica, in engine-seconds.
-// Zero tokens stand for the reference request.
+// Zero tokens stand for the reference request. Where it is known what of the reference's
+// prompt was cached, what is computed counts, else whole prompts do.
 func (p *Profile) Work(t Tokens) float64 {
 	reference := p.tokenCost(p.Reference)
 	if reference <= 0 || t == (Tokens{}) {
@@ -51,7 +53,17 @@ func (p *Profile) Work(t Tokens) float64 {
 	return p.tokenCost(t) / reference / p.CapacityRps
 }
 
-func (p *Profile) tokenCost(t Tokens) float64 { return t.Prompt + p.OutputTokenCost*t.Output }
+func (p *Profile) tokenCost(t Tokens) float64 {
+	return p.Prefill(t) + p.OutputTokenCost*t.Output
+}
+
+// Prefill is how many tokens of a request's prompt cost work by the profile.
+func (p *Profile) Prefill(t Tokens) float64 {
+	if p.CacheStated {
+		return t.Computed()
+	}
+	return t.Prompt
+}
 
 // Queueing is how much longer the reference request takes at that utilisation
 // than on an idle replica, in seconds: TTFT's rise plus TBT's rise over its
@@ -63,6 +75,6 @@ func (p *Profile) Queueing(utilisation float64) float64 {
 
 // Same says whether two profiles are the same.
 func (p *Profile) Same(q *Profile) bool {
-	return p.CapacityRps == q.CapacityRps && p.Reference == q.Reference && p.OutputTokenCost == q.OutputTokenCost &&
+	return p.CapacityRps == q.CapacityRps && p.Reference == q.Reference && p.CacheStated == q.CacheStated && p.OutputTokenCost == q.OutputTokenCost &&
 		slices.Equal(p.TTFT, q.TTFT) && slices.Equal(p.TBT, q.TBT)
 }

@@ -183,7 +183,7 @@ func (o *stretch) span(now time.Time, s *fleet.State, p *fleet.Pool, covered map
 	}
 	out.Tokens.Prompt /= out.Issued
 	out.Tokens.Output /= out.Issued
-	out.Cached /= out.Issued
+	out.Tokens.Cached /= out.Issued
 	return out, true
 }
 
@@ -196,7 +196,7 @@ func (*stretch) add(to *fleet.Span, s *fleet.State, c *fleet.Class, p *fleet.Poo
 	to.Issued += n
 	to.Tokens.Prompt += n * size.Prompt
 	to.Tokens.Output += n * size.Output
-	to.Cached += n * s.Tokens[c.ID].Cached
+	to.Tokens.Cached += n * size.Cached
 }
 
 func timing(a *average, now time.Time) fleet.Timing {

@@ -103,8 +103,12 @@ func TestSizesNeedEvidence(t *testing.T) {
 	if want := (50*100 + 10_000) / 60.0; !ok || !near(b.Mean.Prompt, want, 1e-9) {
 		t.Errorf("ten requests beside a declared size: %+v, %v, want a prompt of %v", b, ok, want)
 	}
-	if b.Cached != 600 {
-		t.Errorf("%v tokens of a mean prompt were cached, want 600", b.Cached)
+	if want := 0.6 * b.Mean.Prompt; !near(b.Mean.Cached, want, 1e-9) {
+		t.Errorf("%v tokens of a mean prompt were cached, want %v", b.Mean.Cached, want)
+	}
+	b, _ = s.belief(epoch, fleet.Tokens{Prompt: 100, Output: 10, Cached: 30})
+	if want := (10*0.6 + 50*0.3) / 60 * b.Mean.Prompt; !near(b.Mean.Cached, want, 1e-9) {
+		t.Errorf("beside a declared part %v tokens of a mean prompt were cached, want %v", b.Mean.Cached, want)
 	}
 	if _, ok := s.belief(epoch, fleet.Tokens{}); ok {
 		t.Error("ten requests alone were taken for the size of a class")

@@ -33,8 +33,7 @@ func (s *sizes) observe(now time.Time, t fleet.TokenLoad) {
 
 // belief blends what was measured with the declared size, or takes it alone where
 // nothing is declared and enough was measured. What rests mostly on estimates is not
-// believed. Of the tokens that were cached nothing is declared, and engines that do not
-// tell make them fewer.
+// believed. Engines that do not tell what was cached make that less.
 func (s *sizes) belief(now time.Time, prior fleet.Tokens) (fleet.TokenBelief, bool) {
 	prompt, output := s.prompt.read(now, tokensTau), s.output.read(now, tokensTau)
 	b := fleet.TokenBelief{Requests: prompt.items, Estimated: s.estimated.read(now, tokensTau), At: prompt.at}
@@ -49,8 +48,20 @@ func (s *sizes) belief(now time.Time, prior fleet.Tokens) (fleet.TokenBelief, bo
 	}
 	b.Mean.Prompt, b.PromptStdErr = blend(measured, prompt, prior.Prompt)
 	b.Mean.Output, b.OutputStdErr = blend(measured, output, prior.Output)
-	b.Cached = s.cached.read(now, tokensTau).mean
+	b.Mean.Cached = b.Mean.Prompt * cachedPart(measured, s.cached.read(now, tokensTau).mean/prompt.mean, prior)
 	return b, true
+}
+
+// cachedPart is the part of the prompts' tokens that was cached, 0–1: measured alone
+// where none is declared.
+func cachedPart(measured, part float64, prior fleet.Tokens) float64 {
+	switch {
+	case !(part >= 0): // there was no prompt
+		part = 0
+	case prior.Cached > 0:
+		part = measured*part + (1-measured)*prior.Cached/prior.Prompt
+	}
+	return min(1, part)
 }
 
 // blend is a mean of which a part is measured, and what chance does to it: to the mean

@@ -25,7 +25,7 @@ func Fit(e Engine, of func(rps float64) (Workload, error), seed uint64) (fleet.P
 			return p, err
 		}
 		p.CapacityRps = e.CapacityRps / r.WorkPerRequest
-		p.Reference = r.Tokens
+		p.Reference, p.CacheStated = r.Tokens, true
 	}
 	for _, u := range fitted {
 		r, err := tryOut(e, of, u*p.CapacityRps, seed)

@@ -15,10 +15,11 @@ const (
 
 // EngineOf is an engine that does what a profile says of it. A profile knows nothing
 // of its KV cache, nor of how many requests it runs at once: that is for [SlotsFor].
+// Where it does not say what was cached, its reference was computed whole.
 // Without a curve of TBT it decodes in no time.
 func EngineOf(p *fleet.Profile, kvTokens, block int) Engine {
 	return Engine{
-		CapacityRps: p.CapacityRps, Reference: p.Reference, OutputTokenCost: p.OutputTokenCost,
+		CapacityRps: p.CapacityRps, Reference: fleet.Tokens{Prompt: p.Prefill(p.Reference), Output: p.Reference.Output}, OutputTokenCost: p.OutputTokenCost,
 		TTFTCurve: p.TTFT, TBTCurve: p.TBT, Window: profiledWindow, Jitter: profiledJitter,
 		KVTokens: kvTokens, Block: max(1, block),
 	}

@@ -38,7 +38,7 @@ func (w *world) result() *Result {
 		WorkPerRequest: t.work / t.reached,
 		CacheSaves:     1 - t.work/t.uncachedWork,
 		PriceSeconds:   t.priceSeconds / t.reached,
-		Tokens:         fleet.Tokens{Prompt: t.prompt / t.reached, Output: t.output / t.reached},
+		Tokens:         fleet.Tokens{Prompt: t.prompt / t.reached, Output: t.output / t.reached, Cached: t.cached / t.reached},
 		MovedPerTick:   mean(t.moves),
 		MovedShare:     t.movedShare(),
 		Utilisations:   map[fleet.PoolID]float64{},

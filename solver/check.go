@@ -75,6 +75,7 @@ func (p *problems) pool(s *fleet.State, pool *fleet.Pool) {
 func (p *problems) tokens(t fleet.Tokens, format string, id any) {
 	p.number(t.Prompt, format+": prompt tokens", id)
 	p.number(t.Output, format+": output tokens", id)
+	p.number(t.Cached, format+": cached tokens", id)
 }
 
 func (p *problems) curve(c fleet.Curve, format string, id any) {
@@ -149,7 +150,7 @@ func (p *problems) noise(s *fleet.State) {
 		p.number(noise, "noise of the network %s to %s, seconds", link.FrontEnd, link.Pool)
 	}
 	for id, t := range s.Tokens {
-		p.number(t.Cached, "class %s: cached tokens", id)
+		p.tokens(t.Mean, "class %s: believed size", id)
 	}
 }
 

@@ -53,7 +53,9 @@ func TestBadStates(t *testing.T) {
 			s.NetworkNoise = map[fleet.Link]float64{{FrontEnd: "A", Pool: "B"}: nan}
 		}, "noise of the network A to B"},
 		{"elapsed", func(s *fleet.State) { s.ElapsedSeconds = nan }, "time since the previous plan"},
-		{"cached tokens", func(s *fleet.State) { s.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {Cached: -1}} }, "class chat: cached tokens"},
+		{"cached tokens", func(s *fleet.State) {
+			s.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {Mean: fleet.Tokens{Prompt: 1, Cached: -1}}}
+		}, "class chat: believed size: cached tokens"},
 		{"no fleet", func(s *fleet.State) { s.Fleet = nil }, "no fleet"},
 	}
 	for _, tt := range tests {

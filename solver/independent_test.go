@@ -117,7 +117,8 @@ type (
 		Health          float64      `json:"health"`
 		Factor          float64      `json:"factor"`
 		CapacityRps     float64      `json:"capacityRps"`
-		Reference       [2]float64   `json:"reference"` // prompt, output
+		Reference       [3]float64   `json:"reference"` // prompt, output, cached
+		CacheStated     bool         `json:"cacheStated"`
 		OutputTokenCost float64      `json:"outputTokenCost"`
 		Price           float64      `json:"price"`
 		MinRps          float64      `json:"minRps"`
@@ -129,9 +130,8 @@ type (
 		Models   []string   `json:"models"`
 		Regions  []string   `json:"regions"`
 		Priority int        `json:"priority"`
-		Tokens   [2]float64 `json:"tokens"`
+		Tokens   [3]float64 `json:"tokens"` // prompt, output, cached
 		Weights  [2]float64 `json:"weights"`
-		Cached   float64    `json:"cached"`
 	}
 	dumpedStream struct {
 		FrontEnd string    `json:"frontEnd"`
@@ -162,13 +162,13 @@ func dump(s *fleet.State) dumpedFleet {
 	}
 	for i := range s.Fleet.Classes {
 		c := &s.Fleet.Classes[i]
+		size := s.TokensOf(c)
 		out.Classes = append(out.Classes, dumpedClass{
 			Models:   c.Models(),
 			Regions:  c.Requires.Regions,
 			Priority: c.Priority,
-			Tokens:   [2]float64{c.Tokens.Prompt, c.Tokens.Output},
+			Tokens:   [3]float64{size.Prompt, size.Output, size.Cached},
 			Weights:  [2]float64{c.Weights.TTFT, c.Weights.TBT},
-			Cached:   s.Tokens[c.ID].Cached,
 		})
 	}
 	for _, f := range s.Fleet.FrontEnds {
@@ -206,7 +206,8 @@ func dumpPool(s *fleet.State, p *fleet.Pool) dumpedPool {
 		Health:          s.Pools[p.ID].Health,
 		Factor:          s.Pools[p.ID].CapacityFactor,
 		CapacityRps:     p.Profile.CapacityRps,
-		Reference:       [2]float64{p.Profile.Reference.Prompt, p.Profile.Reference.Output},
+		Reference:       [3]float64{p.Profile.Reference.Prompt, p.Profile.Reference.Output, p.Profile.Reference.Cached},
+		CacheStated:     p.Profile.CacheStated,
 		OutputTokenCost: p.Profile.OutputTokenCost,
 		Price:           p.PriceSeconds,
 		MinRps:          p.MinRps,

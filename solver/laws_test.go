@@ -108,7 +108,7 @@ func TestCapacityIsKept(t *testing.T) {
 		for _, r := range plan.Routes {
 			for _, share := range r.Shares {
 				profile := &s.Fleet.Pool(share.Pool).Profile
-				work[share.Pool] += share.Rps * profile.Work(s.Fleet.Class(r.Class).Tokens)
+				work[share.Pool] += share.Rps * profile.Work(s.TokensOf(s.Fleet.Class(r.Class)))
 				rate[share.Pool] += share.Rps
 			}
 		}

@@ -75,9 +75,9 @@ func (m *model) noiseAtHome(st *stream) float64 {
 // otherwise finds in its cache, seconds. The TTFT of an idle replica is nearly all
 // prefill, in proportion to the prompt.
 func (m *model) refill(c *class, p *pool) float64 {
-	cached := m.state.Tokens[c.ID].Cached
-	if cached <= 0 || p.Profile.Reference.Prompt <= 0 {
+	cached, prefill := m.state.TokensOf(c.Class).Cached, p.Profile.Prefill(p.Profile.Reference)
+	if cached <= 0 || prefill <= 0 {
 		return 0
 	}
-	return cached / p.Profile.Reference.Prompt * p.Profile.TTFT.At(0)
+	return cached / prefill * p.Profile.TTFT.At(0)
 }

@@ -399,7 +399,7 @@ func TestEveryPolicyReckonsAlike(t *testing.T) {
 		seconds, admitted := 0.0, 0.0
 		for _, r := range plan.Routes {
 			for _, share := range r.Shares {
-				work[share.Pool] += share.Rps * s.Fleet.Pool(share.Pool).Profile.Work(s.Fleet.Class(r.Class).Tokens)
+				work[share.Pool] += share.Rps * s.Fleet.Pool(share.Pool).Profile.Work(s.TokensOf(s.Fleet.Class(r.Class)))
 				seconds += share.Rps * (share.NetworkSeconds + share.EngineSeconds)
 				admitted += share.Rps
 			}

@@ -157,7 +157,7 @@ func TestCachedTokensHoldTraffic(t *testing.T) {
 		}
 		ask(s, "A", "chat", 50)
 		h := begin(t, s)
-		s.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {Mean: s.Fleet.Classes[0].Tokens, Cached: cached}}
+		s.Tokens = map[fleet.ClassID]fleet.TokenBelief{"chat": {Mean: fleet.Tokens{Prompt: 1000, Output: 200, Cached: cached}}}
 		s.Fleet.Network.RoundTripSeconds[fleet.Link{FrontEnd: "B", Pool: "A"}] = 0.010
 		h.tick()
 		if got := rps(h.plan)[atB]["A"]; got < want-1e-6 || got > want+1e-6 {

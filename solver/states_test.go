@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -67,6 +68,9 @@ func (d drawer) pool(s *fleet.State, id fleet.PoolID) {
 		Reference:       fleet.Tokens{Prompt: 1000, Output: d.between(50, 300, "reference output")},
 		OutputTokenCost: d.between(2, 6, "output token cost"),
 		TTFT:            d.curve(0.1, 1),
+	}
+	if d.flag("cache stated") {
+		p.Profile.CacheStated, p.Profile.Reference.Cached = true, d.between(0, 900, "reference cached")
 	}
 	if d.flag("TBT") {
 		p.Profile.TBT = d.curve(0.005, 0.02)
@@ -163,7 +167,9 @@ func (d drawer) previous(s *fleet.State) {
 	}
 	for _, c := range s.Fleet.Classes {
 		if d.flag("cached") {
-			s.Tokens[c.ID] = fleet.TokenBelief{Mean: c.Tokens, Cached: d.between(0, 1000, "cached tokens")}
+			mean := cmp.Or(c.Tokens, fleet.Tokens{Prompt: 1000, Output: 200})
+			mean.Cached = d.between(0, 1000, "cached tokens")
+			s.Tokens[c.ID] = fleet.TokenBelief{Mean: mean}
 		}
 	}
 	for link := range s.Network {

@@ -19,11 +19,16 @@ import (
 // tens of megabytes.
 const maxResultBytes = 256 << 20
 
+// fitting is the verb's flags.
+type fitting struct {
+	fit.Options
+	target       time.Duration
+	tokens, plot string
+	from         traffic
+}
+
 func newFit() *cobra.Command {
-	var o fit.Options
-	var target time.Duration
-	var tokens, plot string
-	var from traffic
+	var f fitting
 	c := &cobra.Command{
 		Use:   "fit FILE|-... | --from ADMIN",
 		Short: "Make a pool's profile of what benchmarks measured at several loads, or of its traffic",
@@ -34,36 +39,43 @@ func newFit() *cobra.Command {
   weir fit --ttft-target 500ms --plot eu-h100.svg guidellm/benchmarks.json
   weir fit --from 127.0.0.1:18001 --pool eu-h100`,
 		Args: func(c *cobra.Command, a []string) error {
-			if (len(a) == 0) == (from.address == "") {
+			if (len(a) == 0) == (f.from.address == "") {
 				return usage("%s takes FILE..., the results of a benchmark, or --from, the control plane: run '%[1]s --help'", c.CommandPath())
 			}
-			return from.check(c.Flags().Changed)
+			return f.from.check(c.Flags().Changed)
 		},
+		RunE: f.run,
 	}
-	c.Flags().DurationVar(&target, "ttft-target", 0, fmt.Sprintf("TTFT that the capacity keeps to (default %d times the TTFT without load)", fit.DefaultTargetMultiple))
-	c.Flags().StringVar(&tokens, "tokens", "", "`PROMPT,OUTPUT` tokens of the mean request, where the results do not tell")
-	c.Flags().StringVar(&from.address, "from", "", "`host:port` of the admin API of the control plane whose traffic is taken in place of files")
-	c.Flags().StringVar((*string)(&from.pool), "pool", "", "with --from: the pool; not needed if only one has had traffic")
-	timeoutFlag(c, &from.timeout, 5*time.Second, "the control plane, with --from")
-	c.Flags().Float64Var(&o.OutputTokenCost, "output-token-cost", fit.DefaultOutputTokenCost, "work of an output token in prompt tokens")
-	c.Flags().IntVar(&o.Engines, "engines", 1, "how many engines served the benchmark")
-	c.Flags().IntVar(&o.MaxPoints, "points", fit.DefaultMaxPoints, "how many points a curve has at most")
-	c.Flags().Uint64Var(&o.Seed, "seed", 0, "of the resampling that the confidence comes from")
-	c.Flags().StringVar(&plot, "plot", "", "write a picture of runs and curve to `FILE.svg`")
-	c.RunE = func(c *cobra.Command, a []string) error {
-		o.TargetSeconds = target.Seconds()
-		if err := fitOptions(&o, tokens); err != nil {
-			return err
-		}
-		if from.address != "" {
-			if !c.Flags().Changed("output-token-cost") {
-				o.OutputTokenCost = 0 // as the pool's profile has it
-			}
-			return from.fit(c, o, plot)
-		}
-		return fitFiles(c, a, o, plot)
-	}
+	f.flags(c)
 	return c
+}
+
+func (f *fitting) flags(c *cobra.Command) {
+	c.Flags().DurationVar(&f.target, "ttft-target", 0, fmt.Sprintf("TTFT that the capacity keeps to (default %d times the TTFT without load)", fit.DefaultTargetMultiple))
+	c.Flags().StringVar(&f.tokens, "tokens", "", "`PROMPT,OUTPUT` tokens of the mean request, where the results do not tell")
+	c.Flags().BoolVar(&f.CacheStated, "uncached", false, "no prompt had been sent before: what the results do not tell to be cached was computed")
+	c.Flags().StringVar(&f.from.address, "from", "", "`host:port` of the admin API of the control plane whose traffic is taken in place of files")
+	c.Flags().StringVar((*string)(&f.from.pool), "pool", "", "with --from: the pool; not needed if only one has had traffic")
+	timeoutFlag(c, &f.from.timeout, 5*time.Second, "the control plane, with --from")
+	c.Flags().Float64Var(&f.OutputTokenCost, "output-token-cost", fit.DefaultOutputTokenCost, "work of an output token in prompt tokens")
+	c.Flags().IntVar(&f.Engines, "engines", 1, "how many engines served the benchmark")
+	c.Flags().IntVar(&f.MaxPoints, "points", fit.DefaultMaxPoints, "how many points a curve has at most")
+	c.Flags().Uint64Var(&f.Seed, "seed", 0, "of the resampling that the confidence comes from")
+	c.Flags().StringVar(&f.plot, "plot", "", "write a picture of runs and curve to `FILE.svg`")
+}
+
+func (f *fitting) run(c *cobra.Command, a []string) error {
+	f.TargetSeconds = f.target.Seconds()
+	if err := fitOptions(&f.Options, f.tokens); err != nil {
+		return err
+	}
+	if f.from.address == "" {
+		return fitFiles(c, a, f.Options, f.plot)
+	}
+	if !c.Flags().Changed("output-token-cost") {
+		f.OutputTokenCost = 0 // as the pool's profile has it
+	}
+	return f.from.fit(c, f.Options, f.plot)
 }
 
 // fitOptions checks what flags say.
@@ -166,7 +178,7 @@ func fitTable(w *tabwriter.Writer, r *fit.Result) {
 
 // beside is the curve's value at a load, and how far the run lies beside it.
 func beside(c fleet.Curve, utilisation, residual float64, f fit.Fate) string {
-	if len(c) == 0 || f == fit.Overloaded || f == fit.Failing {
+	if len(c) == 0 || f != fit.Used && f != fit.Outlier {
 		return "-"
 	}
 	return fmt.Sprintf("%s %+.1f%%", ms(c.At(utilisation)), 100*residual)

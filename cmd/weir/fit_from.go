@@ -23,7 +23,7 @@ type traffic struct {
 
 // check refuses flags that go with the other source.
 func (t *traffic) check(given func(string) bool) error {
-	with, without := []string{"tokens", "engines"}, []string{"pool", "timeout"}
+	with, without := []string{"tokens", "engines", "uncached"}, []string{"pool", "timeout"}
 	if t.address == "" {
 		if i := slices.IndexFunc(without, given); i >= 0 {
 			return usage("--%s goes with --from", without[i])
@@ -41,7 +41,7 @@ func (t *traffic) fit(c *cobra.Command, o fit.Options, plot string) error {
 	ctx, cancel := context.WithTimeout(c.Context(), t.timeout)
 	defer cancel()
 	address := strings.TrimSuffix(strings.TrimPrefix(t.address, "http://"), "/")
-	all, err := admin.FetchHistories(ctx, address)
+	all, err := admin.FetchHistories(ctx, address, t.pool)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,6 @@ type simulation struct {
 	plot     string
 	progress bool
 	kvTokens int
-	cached   float64 // % of the prompts when profiles were measured
 	slots    int
 	mapping  mappingFlags
 	find     find
@@ -115,7 +114,6 @@ func (s *simulation) runFlags(c *cobra.Command) {
 	f.StringVar(&s.plot, "plot", "", "write drawings of the first seed's runs over time into `DIR`, as SVG")
 	f.BoolVar(&s.progress, "progress", false, "tell how far it is on standard error, though that is no terminal")
 	f.IntVar(&s.kvTokens, "kv-tokens", 500_000, "size of each engine's KV cache")
-	f.Float64Var(&s.cached, "profile-cached", 0, "% of the prompts that was cached when the profiles were measured: weir fit --from says it")
 	f.IntVar(&s.slots, "slots", 0, "requests that an engine runs at once (default: 15 % more than it holds at utilisation 100 % under this traffic)")
 }
 
@@ -129,8 +127,6 @@ func (s *simulation) check(c *cobra.Command, format string) error {
 		return show(c.OutOrStdout(), format, nil, nil)
 	case s.seed < 1 || s.seeds < 1 || s.seeds > maxSeeds:
 		return usage("--seed and --seeds: want at least 1, and at most %d seeds", maxSeeds)
-	case !(s.cached >= 0 && s.cached < 100):
-		return usage("--profile-cached %v: want 0 to less than 100 %%", s.cached)
 	case s.duration < 0 || s.warmUp < 0 || s.kvTokens < 1 || s.slots < 0:
 		return usage("--duration, --warm-up, --kv-tokens, --slots: want nothing negative, and a token of cache")
 	}

@@ -101,7 +101,7 @@ func (s *simulation) search(c *cobra.Command, sc *scene, format string) error {
 		}
 		step := out.step(n, of.Results[0], pool.ID)
 		out.Tried = append(out.Tried, step)
-		out.remember(s, of)
+		out.remember(sc, of)
 		step.print(steps)
 		return step.Enough, nil
 	})
@@ -112,10 +112,10 @@ func (s *simulation) search(c *cobra.Command, sc *scene, format string) error {
 	return out.tell(c.OutOrStdout(), format)
 }
 
-// remember notes once that plans know nothing of caches.
-func (f *found) remember(s *simulation, of *simulate.Comparison) {
-	if s.cached == 0 && len(f.Tried) == 1 {
-		f.Notes = append(f.Notes, cacheNote(of.Results[0][0].CacheSaves)...)
+// remember notes once what plans do not know of caches.
+func (f *found) remember(sc *scene, of *simulate.Comparison) {
+	if len(f.Tried) == 1 {
+		f.Notes = append(f.Notes, cacheNote(sc.fleet, of.Results[0][0].CacheSaves)...)
 	}
 }
 

@@ -230,7 +230,6 @@ func (s *simulation) model(c *cobra.Command, sc *scene) error {
 			return fmt.Errorf("%s: pool %q has no engine: a simulation finds none, so list as many as it is to have, at any addresses", sc.file, p.ID)
 		}
 		e := simulate.EngineOf(&p.Profile, s.kvTokens, sc.block)
-		e.Reference.Prompt *= 1 - s.cached/100 // what of it was computed
 		same := fmt.Sprint(p.Profile)
 		if slots[same] = cmp.Or(slots[same], s.slots); slots[same] == 0 {
 			n, err := simulate.SlotsFor(e, sc.lab, labSeed)

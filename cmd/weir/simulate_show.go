@@ -118,9 +118,7 @@ func (s *simulation) summary(sc *scene, c *simulate.Comparison) *simulated {
 		out.Policies = append(out.Policies, p)
 		out.remark(name, p.UnderWay, held)
 	}
-	if s.cached == 0 {
-		out.Notes = append(out.Notes, cacheNote(saved)...)
-	}
+	out.Notes = append(out.Notes, cacheNote(sc.fleet, saved)...)
 	return out
 }
 
@@ -157,13 +155,15 @@ func (s *simulated) remark(policy string, underWay, held int) {
 // muchSaved is what part of the work caches save before it is worth a word.
 const muchSaved = 0.2
 
-// cacheNote says that plans know nothing of what caches save.
-func cacheNote(saved float64) []string {
-	if !(saved > muchSaved) {
+// cacheNote says that plans do not count what caches save where profiles do not say how
+// warm theirs were.
+func cacheNote(f *fleet.Fleet, saved float64) []string {
+	silent := slices.IndexFunc(f.Pools, func(p fleet.Pool) bool { return !p.Profile.CacheStated })
+	if !(saved > muchSaved) || silent < 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("caches save up to %.0f %% of the work, of which plans know nothing: they count whole prompts, and so take pools for up to %.1f times as busy as these engines are. "+
-		"If the profiles were measured with warm caches, say how warm with --profile-cached; if not, measure them under such traffic", 100*saved, 1/(1-saved))}
+	return []string{fmt.Sprintf("caches save up to %.0f %% of the work, and plans do not count it: the profile of pool %q does not say what of its reference was cached. "+
+		"So plans take pools for up to %.1f times as busy as these engines are. Say so in the file: reference: {..., cachedTokens: 0} if no prompt had been sent before", 100*saved, f.Pools[silent].ID, 1/(1-saved))}
 }
 
 func put(in map[string]estimate, key string, e simulate.Estimate) {

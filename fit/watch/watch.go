@@ -56,6 +56,7 @@ type watched struct {
 	newest  time.Time     // end of the last span that was judged
 	judged  time.Time     // when
 	profile fleet.Profile // by which
+	file    fleet.Profile // the fleet file's, for which a fit was made
 	since   time.Time     // when the engines became other than the profile said that stood then
 	sinceFit,
 	sinceAdoption int // spans
@@ -129,6 +130,9 @@ func (w *Watcher) judge(now time.Time, s *fleet.State, p *fleet.Pool, of *watche
 	of.judged = now
 	w.tell(p, of.news.Drifts, c.Drifts)
 	before := of.news
+	if !of.file.Same(file(p)) { // what was fitted was for another one
+		of.file, of.fitted, of.sinceFit, before.Fitted, before.Unfitted = *file(p), nil, fitSteps, nil, ""
+	}
 	of.profile = p.Profile
 	of.news = fleet.ProfileNews{
 		Pool: p.ID, Spans: len(h), Compared: c.Spans, Why: c.Why, Drifts: slices.Clip(append([]fleet.Drift{}, c.Drifts...)),
@@ -149,6 +153,7 @@ func (w *Watcher) judge(now time.Time, s *fleet.State, p *fleet.Pool, of *watche
 		of.fitted, of.sinceFit, of.since = nil, fitSteps, time.Time{}
 		return
 	}
+	of.news.Since = of.since
 	if of.sinceFit >= fitSteps {
 		w.fit(h, p, of)
 	} else {

@@ -130,8 +130,9 @@ func TestAdoption(t *testing.T) {
 		t.Errorf("%+v: what is measured rules, and what was adopted is gone", n)
 	}
 	s.fleet.Pools[0].Profile.CapacityRps = 9 // by hand
-	if n := s.minutes(1); n.Adopted || n.CapacityRps != 9 {
-		t.Errorf("%+v, want what the file says anew", n)
+	fits := s.watcher.Counters.Fits.Load()
+	if n := s.minutes(1); n.Adopted || n.CapacityRps != 9 || s.watcher.Counters.Fits.Load() != fits+1 {
+		t.Errorf("%+v, want what the file says anew, and a fit to that", n)
 	}
 	s.fleet.Pools[0].AdoptFit = false
 	if n := s.minutes(1); n.Adopted || n.CapacityRps != 9 {

@@ -44,8 +44,12 @@ class Pool:
         if raw["maxRps"] and self.replicas:
             self.usable = min(self.usable, raw["maxRps"] / self.rps / self.replicas)
 
-    def tokens(self, prompt, output):
-        return prompt + self.raw["outputTokenCost"] * output
+    def prefill(self, prompt, cached):
+        """Where the profile says what was cached, what is computed counts: a token at least."""
+        return max(prompt - cached, min(prompt, 1)) if self.raw["cacheStated"] else prompt
+
+    def tokens(self, prompt, output, cached):
+        return self.prefill(prompt, cached) + self.raw["outputTokenCost"] * output
 
     def work(self, tokens):
         own = self.tokens(*self.raw["reference"])
@@ -121,11 +125,12 @@ class Fleet:
         age = s["settled"] + self.raw["elapsed"]
         left = 2 ** (-age / self.raw["halving"]) if self.raw["halving"] else 1
         home = max((n for n, share in zip(s["noise"], had) if share > 0), default=0)
-        cached = self.classes[s["class"]]["cached"]
+        cached = self.classes[s["class"]]["tokens"][2]
         out = {}
         for i in at:
             pool = self.pools[i].raw
-            refill = cached / pool["reference"][0] * curve(pool["ttft"], 0)
+            prompt, _, held = pool["reference"]
+            refill = cached / self.pools[i].prefill(prompt, held) * curve(pool["ttft"], 0)
             out[i] = 3 * (home**2 + s["noise"][i] ** 2) ** 0.5 + left * (2 * self.raw["churn"] + refill)
         return out
 
