@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"syscall"
 	"time"
 )
 
@@ -44,7 +45,10 @@ func Listen(address string) (net.Listener, error) {
 		return nil, nil
 	}
 	l, err := net.Listen("tcp", address)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("--admin: %w: give another, or an empty one for none", err)
+	case err != nil:
 		return nil, fmt.Errorf("--admin: %w", err)
 	}
 	return l, nil

@@ -16,6 +16,8 @@ const (
 	// stops at five seconds.
 	roundPatience = 10 * time.Second
 	maxAttention  = 100
+	// muchFailing is the part of a pool's attempts that engines do not fail by chance.
+	muchFailing = 0.2
 )
 
 // attention lists what somebody should look at.
@@ -152,6 +154,9 @@ func (st *Stream) attention(f *FrontEnd, declaredOnly bool, a *list) {
 func (p *Pool) attention(a *list) {
 	if p.Source != nil && p.Source.Problem != "" {
 		a.add("pool %q: its engines come from %s: %s", p.Pool, p.Source.From, p.Source.Problem)
+	}
+	if p.Failing != nil && *p.Failing > muchFailing {
+		a.add("pool %q: %.0f %% of the attempts there fail", p.Pool, 100**p.Failing)
 	}
 	switch unknown := p.Engines - p.Ready - p.Unready - p.Draining; {
 	case p.Engines == 0:

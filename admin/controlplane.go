@@ -2,6 +2,8 @@ package admin
 
 import (
 	"errors"
+	"maps"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,9 +31,11 @@ type Sources struct {
 // ControlPlane is what a control plane can be asked.
 func ControlPlane(from Sources) Options {
 	latest := from.Latest
+	queries := map[string]Query{"/profiles": from.profiles}
+	maps.Copy(queries, from.Queries)
 	return Options{
 		Metrics: from.Metrics,
-		Queries: from.Queries,
+		Queries: queries,
 		Actions: map[string]Action{"/policy": chooser(from.Choose), "/brakes": braker(from)},
 		Ready:   func() error { return ready(latest()) },
 		Pages: map[string]Page{
@@ -59,13 +63,6 @@ func ControlPlane(from Sources) Options {
 				r := latest()
 				return r.Plan, planned(r)
 			},
-			"/profiles": func() (any, error) {
-				r := latest()
-				if r.State == nil {
-					return nil, planned(r)
-				}
-				return newProfiles(r.State, from.Profiles()), nil
-			},
 			"/beliefs": func() (any, error) {
 				r := latest()
 				if r.State == nil {
@@ -75,6 +72,18 @@ func ControlPlane(from Sources) Options {
 			},
 		},
 	}
+}
+
+// profiles tells of one pool what it showed, or of all: of thousands that is too much.
+func (from *Sources) profiles(q url.Values) (any, error) {
+	if err := CheckKeys(q.Encode(), "pool"); err != nil {
+		return nil, err
+	}
+	r := from.Latest()
+	if r.State == nil {
+		return nil, planned(r)
+	}
+	return newProfiles(r.State, from.Profiles(), fleet.PoolID(q.Get("pool"))), nil
 }
 
 // ready says why the fleet has no plan of this process yet, nil if it has.

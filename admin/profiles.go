@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"time"
 
 	"weir/fleet"
@@ -22,27 +23,34 @@ type PoolHistory struct {
 	Profile fleet.Profile `json:"profile"` // the fleet file's
 	InUse   fleet.Profile `json:"inUse"`   // likewise, unless a fitted one stands in for it
 	Since   time.Time     `json:"since"`   // when the first of its drifts began; zero: there is none
-	Spans   []fleet.Span  `json:"spans"`   // oldest first
+	Spans   []fleet.Span  `json:"spans"`   // oldest first; null: another pool was asked for
 }
 
-// FetchHistories asks the control plane whose admin API is at "host:port" for what
-// every pool showed.
-func FetchHistories(ctx context.Context, address string) ([]PoolHistory, error) {
+// FetchHistories asks the control plane whose admin API is at "host:port" for what a pool
+// showed; empty: for what every pool showed. All pools are listed.
+func FetchHistories(ctx context.Context, address string, pool fleet.PoolID) ([]PoolHistory, error) {
+	path := "/profiles"
+	if pool != "" {
+		path += "?pool=" + url.QueryEscape(string(pool))
+	}
 	var all []PoolHistory
-	return all, fetch(ctx, address, "/profiles", &all)
+	return all, fetch(ctx, address, path, &all)
 }
 
-func newProfiles(s *fleet.State, news []fleet.ProfileNews) []PoolHistory {
+func newProfiles(s *fleet.State, news []fleet.ProfileNews, only fleet.PoolID) []PoolHistory {
 	all := make([]PoolHistory, len(s.Fleet.Pools))
 	for i := range s.Fleet.Pools {
 		p := &s.Fleet.Pools[i]
-		all[i] = PoolHistory{Pool: p.ID, Profile: p.Profile, InUse: p.Profile, Spans: s.Pools[p.ID].History}
+		all[i] = PoolHistory{Pool: p.ID, Profile: p.Profile, InUse: p.Profile}
+		if only == "" || only == p.ID {
+			all[i].Spans = s.Pools[p.ID].History
+		}
 		if p.FileProfile != nil {
 			all[i].Profile = *p.FileProfile
 		}
 		for j := range news {
 			if news[j].Pool == p.ID {
-				all[i].Since = news[j].Began()
+				all[i].Since = news[j].Since
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // testNews is of a pool that has drifted, and of one that has not.
 func testNews() []fleet.ProfileNews {
 	return []fleet.ProfileNews{
-		{Pool: "p", Spans: 40, Compared: 20, CapacityRps: 20, FileRps: 20, Fitted: &fleet.FitSummary{CapacityRps: 15, LowRps: 14, HighRps: 16}, Drifts: []fleet.Drift{
+		{Pool: "p", Since: noon.Add(-3 * time.Hour), Spans: 40, Compared: 20, CapacityRps: 20, FileRps: 20, Fitted: &fleet.FitSummary{CapacityRps: 15, LowRps: 14, HighRps: 16}, Drifts: []fleet.Drift{
 			{Signal: fleet.SignalTTFT, Low: 0.6, High: 0.8, Ratio: 1.4, StdErr: 0.1, Since: noon.Add(-20 * time.Minute), Until: noon, Spans: 9},
 			{Signal: fleet.SignalTBT, Low: 0, High: 0.2, Ratio: 0.8, StdErr: 0.02, Since: noon.Add(-3 * time.Hour), Until: noon, Spans: 9},
 		}},
@@ -67,6 +67,15 @@ func TestProfilesPage(t *testing.T) {
 	if len(got) != 2 || got[0].Profile.CapacityRps != 30 || got[0].InUse.CapacityRps != 25 || !got[0].Since.Equal(noon.Add(-3*time.Hour)) ||
 		len(got[0].Spans) != 1 || !got[0].Spans[0].To.Equal(noon) || got[0].Spans[0].TTFT != span.TTFT || len(got[1].Spans) != 0 || !got[1].Since.IsZero() {
 		t.Errorf("%+v", got)
+	}
+	for pool, want := range map[string]int{"p": 1, "q": 0} {
+		_, body := ask(t, Handler(ControlPlane(from)), "GET", "/profiles?pool="+pool)
+		if err := json.Unmarshal([]byte(body), &got); err != nil || len(got) != 2 || len(got[0].Spans) != want {
+			t.Errorf("of pool %s alone (%v): %+v, want %d spans of p", pool, err, got, want)
+		}
+	}
+	if status, body := ask(t, Handler(ControlPlane(from)), "GET", "/profiles?pol=p"); status != 400 || !strings.Contains(body, "ask by pool") {
+		t.Errorf("asked by another key: %d %s", status, body)
 	}
 	from.Latest = func() fleet.Round { return fleet.Round{} }
 	if status, body := ask(t, Handler(ControlPlane(from)), "GET", "/profiles"); status != 503 || !strings.Contains(body, "no plan yet") {

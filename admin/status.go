@@ -97,6 +97,7 @@ type Pool struct {
 	Ready    int             `json:"ready"`
 	Unready  int             `json:"unready"`
 	Draining int             `json:"draining"` // the rest is unknown
+	Failing  *float64        `json:"failing"`  // part of the attempts there that fail, 0–1; null: there are none
 	Source   *Source         `json:"source"`   // null: they stand in the fleet file
 	Plan     *fleet.PoolPlan `json:"plan"`     // null: it has none
 }
@@ -260,6 +261,9 @@ func newPool(r fleet.Round, p *fleet.Pool) Pool {
 		case fleet.Draining:
 			out.Draining++
 		}
+	}
+	if failed := r.State.Pools[p.ID].Signals.Failed; !failed.At.IsZero() {
+		out.Failing = &failed.Value
 	}
 	if r.Plan != nil {
 		out.Plan = r.Plan.Pool(p.ID)

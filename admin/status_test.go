@@ -229,6 +229,19 @@ func TestAttention(t *testing.T) {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { r.State.Pools["q"].Engines["q1"] = fleet.Unready },
 			want:   []string{`pool "q": none of 1 engines is ready`},
 		},
+		"a pool that fails": {
+			change: func(r *fleet.Round, _ *[]fleet.Client) {
+				p := r.State.Pools["p"]
+				p.Signals.Failed = fleet.Reading{Value: 0.43, At: noon}
+				r.State.Pools["p"] = p
+			},
+			want: []string{`pool "p": 43 % of the attempts there fail`},
+		},
+		"a pool that fails now and then": {change: func(r *fleet.Round, _ *[]fleet.Client) {
+			p := r.State.Pools["p"]
+			p.Signals.Failed = fleet.Reading{Value: 0.1, At: noon}
+			r.State.Pools["p"] = p
+		}},
 		"an engine not probed": {
 			change: func(r *fleet.Round, _ *[]fleet.Client) { delete(r.State.Pools, "p") },
 			want:   []string{`pool "p": nothing is known of 2 of 2 engines`},

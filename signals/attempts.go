@@ -131,7 +131,7 @@ func (t *Tracker) attempts(now time.Time, s *fleet.State, newest time.Time) {
 	}
 	for id, sum := range pools {
 		st := s.Pools[id]
-		if sum.ended > 1 || sum.rps > 0 {
+		if sum.ended > 1 || sum.rps*loadTau.Seconds() > 1 { // less is long ago
 			st.Signals.Failed = fleet.Reading{Value: sum.failing(), At: at[id]}
 		}
 		s.Pools[id] = st
