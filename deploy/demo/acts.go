@@ -50,11 +50,17 @@ func (d *director) acts() []*act {
 		},
 		{
 			title: fmt.Sprintf("one of pool %s's engines is killed", pool.ID), share: 0.19, settle: afterDeath, excused: victim,
-			begin: func(context.Context) error { return engine.Kill() },
+			begin: func(context.Context) error {
+				d.dead[victim] = true
+				return engine.Kill()
+			},
 		},
 		{
 			title: fmt.Sprintf("it is back; %s's ext_proc is killed", hero), share: 0.12, settle: afterLoss,
-			begin: func(context.Context) error { return errors.Join(engine.Start(), extproc.Kill()) },
+			begin: func(context.Context) error {
+				delete(d.dead, victim)
+				return errors.Join(engine.Start(), extproc.Kill())
+			},
 		},
 		{
 			title: "the ext_proc is back", share: 0.13, settle: afterDeath,
@@ -109,7 +115,7 @@ func (d *director) roundTrip(fe fleet.FrontEndID, p fleet.PoolID) float64 {
 }
 
 // weaken takes a fifth of a pool's capacity: its engines slow down, and an operator
-// says so in the fleet file.
+// says so in the fleet file: of their capacity, and of their TTFT.
 func (d *director) weaken(ctx context.Context, p *fleet.Pool) error {
 	for _, e := range p.Engines {
 		if err := slowDown(ctx, e); err != nil {
@@ -127,6 +133,7 @@ func (d *director) weaken(ctx context.Context, p *fleet.Pool) error {
 	if err := os.WriteFile(d.stage.FleetFile, []byte(changed), 0o644); err != nil {
 		return err
 	}
+	p.Profile.CapacityRps *= 0.8
 	return d.stage.Process("weir").Hangup()
 }
 

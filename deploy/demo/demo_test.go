@@ -26,8 +26,8 @@ func at(second float64, talk string, n int, engine fleet.EngineID) turn {
 
 func TestCountJudgesByThePlanInForce(t *testing.T) {
 	h := &history{plans: map[fleet.FrontEndID][]planned{"f": {
-		{t0, map[place]float64{{"k", "p"}: 1}},
-		{t0.Add(10 * time.Second), map[place]float64{{"k", "p"}: 0.25, {"k", "q"}: 0.75}},
+		{t0, map[place]float64{{"k", "p"}: 1}, nil},
+		{t0.Add(10 * time.Second), map[place]float64{{"k", "p"}: 0.25, {"k", "q"}: 0.75}, nil},
 	}}}
 	cells := []cell{{frontEnd: "f", place: place{"k", "p"}}, {frontEnd: "f", place: place{"k", "q"}}}
 	count(cells, h, []turn{
@@ -128,10 +128,11 @@ func TestWithCapacityChangesOnePool(t *testing.T) {
 func TestThePictureFitsATerminal(t *testing.T) {
 	p := &picture{
 		title: "talk.yaml", journals: true, act: "one of pool B's engines is killed", at: "B", elapsed: 12 * time.Second, length: 46 * time.Second,
-		told:  map[fleet.FrontEndID]map[place]float64{"B": {{"chat", "B"}: 0.8}},
-		cells: []cell{{frontEnd: "B", place: place{"chat", "B"}, began: 10, got: 8}, {frontEnd: "B", place: place{"chat", "C"}}},
-		ttfts: map[fleet.Link][]time.Duration{{FrontEnd: "B", Pool: "B"}: {20 * time.Millisecond, 250 * time.Millisecond}},
-		pools: []poolLoad{{"B", 30, 40}},
+		told:    map[fleet.FrontEndID]planned{"B": {shares: map[place]float64{{"chat", "B"}: 0.8}, refused: map[fleet.ClassID]float64{"chat": 0.04}}},
+		refused: map[fleet.Stream]refusals{{FrontEnd: "B", Class: "chat"}: {200, 10}},
+		cells:   []cell{{frontEnd: "B", place: place{"chat", "B"}, began: 10, got: 8}, {frontEnd: "B", place: place{"chat", "C"}}},
+		ttfts:   map[fleet.Link][]time.Duration{{FrontEnd: "B", Pool: "B"}: {20 * time.Millisecond, 250 * time.Millisecond}},
+		pools:   []poolLoad{{"B", 30, 40}},
 	}
 	p.affinity[byField] = affinity{followUps: 40, moved: 1, prompt: 1000, cached: 990}
 	var text strings.Builder
@@ -141,7 +142,7 @@ func TestThePictureFitsATerminal(t *testing.T) {
 			t.Errorf("a line of %d columns: %s", n, line)
 		}
 	}
-	for _, want := range []string{"B chat → B  80.0%    80.0%", "none failed", " 75%  30.0 of 40 RPS", "40 turns,   1 moved, 99% of their prompts cached"} {
+	for _, want := range []string{"B chat → B      80.0%    80.0%", "B chat refused  4.0%     5.0%", "none failed", " 75%  30.0 of 40 RPS", "40 turns,   1 moved, 99% of their prompts cached"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the picture lacks %q:\n%s", want, text.String())
 		}

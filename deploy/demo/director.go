@@ -23,13 +23,14 @@ type director struct {
 	history     history
 	started     time.Time
 	script      []*act
+	dead        map[fleet.EngineID]bool // engines that are killed
 
 	mu    sync.Mutex // guards turns: clients write, the view reads
 	turns []turn
 }
 
 func newDirector(s *stage.Stage, title string, length time.Duration) *director {
-	d := &director{stage: s, title: title, length: length, promptBytes: mockPromptBytes, history: history{plans: map[fleet.FrontEndID][]planned{}}}
+	d := &director{stage: s, title: title, length: length, promptBytes: mockPromptBytes, history: history{plans: map[fleet.FrontEndID][]planned{}}, dead: map[fleet.EngineID]bool{}}
 	d.script = d.acts()
 	return d
 }
@@ -41,7 +42,7 @@ func (d *director) awaitPlans(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for _, fe := range d.stage.Fleet.FrontEnds {
-		for d.history.at(fe.ID, time.Now()) == nil {
+		for d.history.at(fe.ID, time.Now()).shares == nil {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("front-end %q was told no plan: %w", fe.ID, context.Cause(ctx))
@@ -76,7 +77,7 @@ func (d *director) play(ctx context.Context, out io.Writer) error {
 		if err := a.begin(ctx); err != nil {
 			return fmt.Errorf("act %q: %w", a.title, err)
 		}
-		if err := d.show(ctx, out, a); err != nil {
+		if err := d.show(ctx, out, a); err != nil || ctx.Err() != nil {
 			return err
 		}
 		a.ended = time.Now()

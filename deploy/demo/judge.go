@@ -12,8 +12,9 @@ import (
 
 // planned is what one front-end was told from a moment on.
 type planned struct {
-	since  time.Time
-	shares map[place]float64
+	since   time.Time
+	shares  map[place]float64
+	refused map[fleet.ClassID]float64 // 0–1
 }
 
 // place is a pool as a class may use it.
@@ -29,19 +30,20 @@ type history struct {
 }
 
 func (h *history) add(id fleet.FrontEndID, at time.Time, v *fleet.View) {
-	shares := map[place]float64{}
+	shares, refused := map[place]float64{}, map[fleet.ClassID]float64{}
 	for _, c := range v.Classes {
+		refused[c.ID] = 1 - c.Admitted
 		for _, p := range c.Pools {
 			shares[place{c.ID, p.ID}] = float64(p.Weight) / fleet.WeightScale
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.plans[id] = append(h.plans[id], planned{at, shares})
+	h.plans[id] = append(h.plans[id], planned{at, shares, refused})
 }
 
-// at returns the plan in force at a moment; nil before the first.
-func (h *history) at(id fleet.FrontEndID, at time.Time) map[place]float64 {
+// at returns the plan in force at a moment; without shares before the first.
+func (h *history) at(id fleet.FrontEndID, at time.Time) planned {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	plans := h.plans[id]
@@ -50,9 +52,9 @@ func (h *history) at(id fleet.FrontEndID, at time.Time) map[place]float64 {
 		i--
 	}
 	if i < 0 {
-		return nil
+		return planned{}
 	}
-	return plans[i].shares
+	return plans[i]
 }
 
 // cell compares one stream → pool: the conversations that began there with those
@@ -104,7 +106,7 @@ func count(all []cell, h *history, turns []turn) {
 		if t.n > 0 || t.pool == "" {
 			continue
 		}
-		shares := h.at(t.frontEnd, t.reply.Sent)
+		shares := h.at(t.frontEnd, t.reply.Sent).shares
 		for i := range all {
 			c := &all[i]
 			if c.frontEnd != t.frontEnd || c.class != t.class {

@@ -48,7 +48,7 @@ func (d *director) verdict(out io.Writer) error {
 
 // summary is a line for each act.
 func (d *director) summary(out io.Writer, all []turn) {
-	fmt.Fprintf(out, "What happened at %s, act by act (conversations named by a header / a body field / their beginning):\n\n", d.script[0].at)
+	fmt.Fprintf(out, "What happened at %s, act by act; conversations are named by a header / a body\nfield / their beginning:\n\n", d.script[0].at)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ACT\tREQUESTS\tFAILED\tCUT\tSHED\tCACHED %\tMOVED")
 	for i, a := range d.script {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,15 +20,19 @@ const recent = 5 * time.Second
 type picture struct {
 	title, act      string
 	elapsed, length time.Duration
-	told            map[fleet.FrontEndID]map[place]float64 // the plans in force
-	cells           []cell                                 // of the last seconds
-	ttfts           map[fleet.Link][]time.Duration         // of the last seconds, sorted
-	journals        bool                                   // the engines note where requests went; else it is not known
-	pools           []poolLoad                             // nil without journals
-	outcomes        outcomes                               // since the start
+	told            map[fleet.FrontEndID]planned   // the plans in force
+	refused         map[fleet.Stream]refusals      // of the last seconds
+	cells           []cell                         // of the last seconds
+	ttfts           map[fleet.Link][]time.Duration // of the last seconds, sorted
+	journals        bool                           // the engines note where requests went; else it is not known
+	pools           []poolLoad                     // nil without journals
+	outcomes        outcomes                       // since the start
 	at              fleet.FrontEndID
 	affinity        [kinds]affinity // there, in the last seconds
 }
+
+// refusals are how many of the requests of a stream were refused.
+type refusals struct{ asked, refused int }
 
 // poolLoad is what a pool was asked for lately against what it can do.
 type poolLoad struct {
@@ -40,7 +45,7 @@ func (d *director) picture(all []turn, a *act) *picture {
 	f := d.stage.Fleet
 	p := &picture{
 		title: d.title, act: a.title, at: a.at, elapsed: now.Sub(d.started), length: d.length,
-		told: map[fleet.FrontEndID]map[place]float64{}, cells: newCells(f), ttfts: map[fleet.Link][]time.Duration{},
+		told: map[fleet.FrontEndID]planned{}, refused: map[fleet.Stream]refusals{}, cells: newCells(f), ttfts: map[fleet.Link][]time.Duration{},
 	}
 	lately := func(t *turn) bool { return now.Sub(t.reply.Sent) < recent }
 	recently := slices.DeleteFunc(slices.Clone(all), func(t turn) bool { return !lately(&t) })
@@ -51,12 +56,17 @@ func (d *director) picture(all []turn, a *act) *picture {
 	for _, t := range recently {
 		link := fleet.Link{FrontEnd: t.frontEnd, Pool: t.pool}
 		p.ttfts[link] = append(p.ttfts[link], t.reply.TTFT)
+		r := p.refused[fleet.Stream{FrontEnd: t.frontEnd, Class: t.class}]
+		if r.asked++; t.reply.Status == http.StatusTooManyRequests {
+			r.refused++
+		}
+		p.refused[fleet.Stream{FrontEnd: t.frontEnd, Class: t.class}] = r
 	}
 	for _, ttfts := range p.ttfts {
 		slices.Sort(ttfts)
 	}
 	if p.journals = d.stage.Journals(); p.journals {
-		p.pools = loads(f, recently, min(recent, p.elapsed))
+		p.pools = d.loads(recently, min(recent, p.elapsed))
 	}
 	p.affinity = follow(all, func(t *turn) bool { return t.frontEnd == a.at && lately(t) })
 	for _, each := range d.script {
@@ -69,11 +79,16 @@ func (d *director) picture(all []turn, a *act) *picture {
 	return p
 }
 
-func loads(f *fleet.Fleet, lately []turn, over time.Duration) []poolLoad {
+func (d *director) loads(lately []turn, over time.Duration) []poolLoad {
 	var all []poolLoad
-	for i := range f.Pools {
-		p := &f.Pools[i]
-		l := poolLoad{id: p.ID, capacity: p.Profile.CapacityRps * float64(len(p.Engines))}
+	for i := range d.stage.Fleet.Pools {
+		p := &d.stage.Fleet.Pools[i]
+		l := poolLoad{id: p.ID}
+		for _, e := range p.Engines {
+			if !d.dead[e] {
+				l.capacity += p.Profile.CapacityRps
+			}
+		}
 		for _, t := range lately {
 			if t.pool == p.ID {
 				l.rps += 1 / over.Seconds()
@@ -86,13 +101,13 @@ func loads(f *fleet.Fleet, lately []turn, over time.Duration) []poolLoad {
 
 // draw writes a picture.
 func (p *picture) draw(out io.Writer) {
-	fmt.Fprintf(out, "Weir, %s on this machine, %.0f of %.0f s: %s\n", p.title, p.elapsed.Seconds(), p.length.Seconds(), p.act)
+	fmt.Fprintf(out, "Weir, %s, %.0f of %.0f s: %s\n", p.title, min(p.elapsed, p.length).Seconds(), p.length.Seconds(), p.act)
 	fmt.Fprintf(out, "%d requests, %s\n\n", p.outcomes.sent, p.outcomes)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "LAST %.0f s\tPLANNED\tMEASURED\tTTFT p50\tp95\n", recent.Seconds())
 	for i := range p.cells {
 		c := &p.cells[i]
-		planned := p.told[c.frontEnd][c.place]
+		planned := p.told[c.frontEnd].shares[c.place]
 		if c.got == 0 && planned == 0 {
 			continue
 		}
@@ -101,6 +116,7 @@ func (p *picture) draw(out io.Writer) {
 			percent(planned, 1), percent(float64(c.got), float64(c.began)),
 			milliseconds(quantile(ttfts, 0.5)), milliseconds(quantile(ttfts, 0.95)))
 	}
+	p.refusedRows(w)
 	w.Flush()
 	fmt.Fprintln(out)
 	for _, l := range p.pools {
@@ -116,6 +132,20 @@ func (p *picture) draw(out io.Writer) {
 	}
 }
 
+// refusedRows shows where requests are refused, or ought to be.
+func (p *picture) refusedRows(w io.Writer) {
+	var last fleet.Stream
+	for i := range p.cells {
+		id := fleet.Stream{FrontEnd: p.cells[i].frontEnd, Class: p.cells[i].class}
+		planned, got := p.told[id.FrontEnd].refused[id.Class], p.refused[id]
+		if id == last || planned < 5e-4 && got.refused == 0 {
+			continue
+		}
+		last = id
+		fmt.Fprintf(w, "%s %s refused\t%s\t%s\t\t\n", id.FrontEnd, id.Class, percent(planned, 1), percent(float64(got.refused), float64(got.asked)))
+	}
+}
+
 func (o outcomes) String() string {
 	text := "none failed"
 	if o.failed > 0 {
@@ -125,7 +155,7 @@ func (o outcomes) String() string {
 		text += fmt.Sprintf(", %d shed with a 429", o.shed)
 	}
 	if o.cut > 0 {
-		text += fmt.Sprintf(", %d streams cut on the engine that was killed", o.cut)
+		text += fmt.Sprintf(", %d cut with their engine", o.cut)
 	}
 	return text
 }
