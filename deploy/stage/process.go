@@ -33,7 +33,8 @@ func (p *Process) Start(more ...string) error {
 	cmd := exec.Command(p.program, append(slices.Clone(p.args), more...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	// Its own group: a ^C on the terminal is for us to handle, in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// And it does not outlive us, however we end.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/config"
@@ -179,12 +180,14 @@ func (s *Stage) replacePorts(text string) (string, error) {
 	return text, firstErr
 }
 
-// Close stops every process, the last started first, and frees the ports.
+// Close stops every process, all at once, and frees the ports.
 func (s *Stage) Close() error {
-	var errs []error
-	for i := len(s.order) - 1; i >= 0; i-- {
-		errs = append(errs, s.order[i].Stop())
+	errs := make([]error, len(s.order))
+	var ends sync.WaitGroup
+	for i, p := range s.order {
+		ends.Go(func() { errs[i] = p.Stop() })
 	}
+	ends.Wait()
 	for _, p := range s.ports {
 		errs = append(errs, p.free())
 	}
