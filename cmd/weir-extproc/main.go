@@ -191,9 +191,29 @@ func serve(ctx context.Context, o options) error {
 	group.Go(func() error { return parts.server.Run(ctx) })
 	group.Go(func() error { return parts.outcomes.Penalise(ctx, parts.server.Strained, parts.server.SetPenalties) })
 	group.Go(func() error { return parts.answer(ctx, l) })
+	group.Go(func() error { o.watchSilence(ctx, &client.Counters, log); return nil })
 	group.Go(func() error { return serveAdmin(ctx, asked, parts, client, reporter, log.Named("admin")) })
 	log.Info("serving Envoy", zap.String("listen", o.listen), zap.String("frontEnd", o.frontEnd), zap.String("node", o.nodeID))
 	return group.Wait()
+}
+
+// silence is how long the control plane may tell nothing before somebody should look.
+const silence = 5 * time.Second
+
+// watchSilence says once what may be wrong where the control plane tells nothing.
+func (o *options) watchSilence(ctx context.Context, c *xds.ClientCounters, log *zap.Logger) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(silence):
+	}
+	switch {
+	case c.Updates.Load() > 0:
+	case c.Connected.Load():
+		log.Warn("the control plane tells nothing of this front-end, and all requests are refused: is it in the fleet file? weir status lists those that are not", zap.String("frontEnd", o.frontEnd))
+	default:
+		log.Warn("the control plane does not answer, and all requests are refused", zap.String("xds", o.xds))
+	}
 }
 
 // patience is how long requests under way may take to be answered at the end.

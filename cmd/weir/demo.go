@@ -14,6 +14,9 @@ import (
 	"weir/deploy/stage"
 )
 
+// demoFleet is the fleet file of the talk's example, as the repository has it.
+const demoFleet = "testdata/fleets/talk.yaml"
+
 func newDemo() *cobra.Command {
 	o := demo.Options{}
 	var engines string
@@ -32,7 +35,7 @@ func newDemo() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&o.Envoy, "envoy", "", "the Envoy `binary` (default: $WEIR_ENVOY, else .venv/bin/envoy)")
-	c.Flags().StringVar(&o.FleetFile, "fleet", "testdata/fleets/talk.yaml", "the fleet `file` to stage")
+	c.Flags().StringVar(&o.FleetFile, "fleet", demoFleet, "the fleet `file` to stage")
 	c.Flags().DurationVar(&o.Length, "for", demo.DefaultLength, "how long all acts last together")
 	c.Flags().Float64Var(&o.Scale, "scale", 0, "factor on all rates (default: what fits two cores)")
 	c.Flags().StringVar(&engines, "engines", "mock", "the engines to `run`: mock, or llama for llama.cpp")
@@ -42,6 +45,9 @@ func newDemo() *cobra.Command {
 // complete finds the parts of the demo, and says what to do where one is missing.
 func complete(o *demo.Options, engines string) error {
 	if _, err := os.Stat(o.FleetFile); err != nil {
+		if o.FleetFile == demoFleet {
+			return fmt.Errorf("--fleet: %w: run 'make demo' in the repository, or say which fleet file", err)
+		}
 		return fmt.Errorf("--fleet: %w", err)
 	}
 	self, err := os.Executable()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -60,7 +61,11 @@ func probe(ctx context.Context, where string) (*dialect.Page, error) {
 		defer client.CloseIdleConnections()
 		return scrape.Probe(ctx, client, table, where)
 	}
-	return probeFile(table, strings.TrimPrefix(where, "file://"))
+	page, err := probeFile(table, strings.TrimPrefix(where, "file://"))
+	if _, _, bad := net.SplitHostPort(where); bad == nil && errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: for an engine write http://%s", err, where)
+	}
+	return page, err
 }
 
 func probeFile(table *dialect.Table, path string) (*dialect.Page, error) {
