@@ -29,8 +29,8 @@ var (
 )
 
 const (
-	fitRounds  = 2 // of all loads, in other orders: what the machine does meanwhile hits all alike
-	fitRun     = 12 * time.Second
+	fitRounds  = 5 // of all loads, in other orders: what the machine does meanwhile hits all alike
+	fitRun     = 14 * time.Second
 	fitWarmUp  = 2 * time.Second
 	fitAnswer  = 24 // tokens
 	fitWords   = 60 // of a prompt, some six letters each; a letter is a token
