@@ -281,12 +281,28 @@ func (l *lookout) settled(from, to time.Time) float64 {
 	return ticks
 }
 
-// alike says whether plans are the same but for five hundredths of the traffic and, where
-// they shed, a tenth of what they admit. What they shed wavers as demand does, by chance.
+// alike says whether plans are the same but for what demand has changed by, for chance
+// has it waver, five hundredths of the traffic and, where they shed, a tenth of what they
+// admit.
 func alike(p, q *fleet.Plan) bool {
 	admitted, admits := servedRps(p), servedRps(q)
 	sheds := p.ShedRps() > 0
-	return fleet.Moved(p, q) <= 0.05 && sheds == (q.ShedRps() > 0) && (!sheds || math.Abs(admitted-admits) <= 0.1*admits)
+	return fleet.Moved(p, q) <= 0.05+demandMoved(p, q) && sheds == (q.ShedRps() > 0) && (!sheds || math.Abs(admitted-admits) <= 0.1*admits)
+}
+
+// demandMoved is by how much the demand of two plans differs, of all of it.
+func demandMoved(p, q *fleet.Plan) float64 {
+	moved, all := 0.0, 0.0
+	for i := range q.Routes {
+		r := &q.Routes[i]
+		all += r.DemandRps
+		was := 0.0
+		if before := p.Route(fleet.Stream{FrontEnd: r.FrontEnd, Class: r.Class}); before != nil {
+			was = before.DemandRps
+		}
+		moved += math.Abs(r.DemandRps - was)
+	}
+	return moved / max(all, 1e-9)
 }
 
 func servedRps(p *fleet.Plan) (sum float64) {
