@@ -33,11 +33,12 @@ func dnsLook(d fleet.Discovery) look {
 	}
 }
 
-// resolver is one that notes for how long answers are good. Go's own is used, whatever
-// the machine's is: that of C tells no TTL.
+// resolver is one that notes for how long answers are good, and that fails where one
+// family's server does, in place of answering with the other's. Go's own is used,
+// whatever the machine's is: that of C tells no TTL.
 func resolver(server string, ttl *shortest) *net.Resolver {
 	var dialer net.Dialer
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	return &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if server != "" {
 			address = server
 		}
@@ -51,19 +52,31 @@ func resolver(server string, ttl *shortest) *net.Resolver {
 
 // lookupHost finds the engines at one port of all of a name's addresses.
 func lookupHost(ctx context.Context, r *net.Resolver, host string, port uint16) ([]fleet.EngineID, error) {
-	addresses, err := r.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, notFoundIsNone(err)
-	}
-	engines := make([]fleet.EngineID, 0, len(addresses))
-	for _, a := range addresses {
-		engine, err := fleet.EngineAt(netip.AddrPortFrom(a, port))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", host, err)
+	var engines []fleet.EngineID
+	for _, family := range families(host) {
+		addresses, err := r.LookupNetIP(ctx, family, host)
+		if err = notFoundIsNone(err); err != nil {
+			return nil, err
 		}
-		engines = append(engines, engine)
+		for _, a := range addresses {
+			engine, err := fleet.EngineAt(netip.AddrPortFrom(a, port))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", host, err)
+			}
+			engines = append(engines, engine)
+		}
 	}
 	return sorted(engines), nil
+}
+
+// families are what is asked for one by one. Of both at once the resolver does not tell
+// that a server refused one of them. Where there are search domains they must be asked
+// for together, so that both are of the same name.
+func families(host string) []string {
+	if strings.HasSuffix(host, ".") {
+		return []string{"ip4", "ip6"}
+	}
+	return []string{"ip"}
 }
 
 // lookupSRV finds the engines that SRV records name, whatever their priority and
@@ -88,8 +101,12 @@ func lookupSRV(ctx context.Context, r *net.Resolver, name string) ([]fleet.Engin
 	return sorted(engines), nil
 }
 
-// notFoundIsNone takes the word of a name server that there is nothing.
+// notFoundIsNone takes the word of a name server that there is nothing, and that of the
+// machine's hosts file that there is nothing of a family.
 func notFoundIsNone(err error) error {
+	if a := (*net.AddrError)(nil); errors.As(err, &a) {
+		return nil
+	}
 	if d := (*net.DNSError)(nil); errors.As(err, &d) {
 		if d.IsNotFound && !d.IsTimeout && !d.IsTemporary {
 			return nil

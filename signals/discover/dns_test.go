@@ -24,7 +24,7 @@ type nameServer struct {
 	asked   atomic.Int64
 
 	mu      sync.Mutex // guards what follows
-	code    dnsmessage.RCode
+	code    map[dnsmessage.Type]dnsmessage.RCode
 	silent  bool
 	records map[string][]dnsmessage.Resource // by name and type
 }
@@ -90,8 +90,8 @@ func (s *nameServer) answer(query []byte, most int) []byte {
 		return nil
 	}
 	q := m.Questions[0]
-	m.Response, m.RecursionAvailable, m.RCode, m.Authorities, m.Additionals = true, true, s.code, nil, nil
-	if s.code == dnsmessage.RCodeSuccess {
+	m.Response, m.RecursionAvailable, m.RCode, m.Authorities, m.Additionals = true, true, s.code[q.Type], nil, nil
+	if m.RCode == dnsmessage.RCodeSuccess {
 		m.Answers = s.records[q.Name.String()+q.Type.String()]
 	}
 	packed, err := m.Pack()
@@ -200,25 +200,56 @@ func TestDNS(t *testing.T) {
 // A name server that says that there is nothing is believed, one that cannot tell is not.
 func TestANameServerCannotTell(t *testing.T) {
 	t.Parallel()
+	const a, aaaa, srv = dnsmessage.TypeA, dnsmessage.TypeAAAA, dnsmessage.TypeSRV
 	for name, test := range map[string]struct {
 		code  dnsmessage.RCode
+		of    []dnsmessage.Type
 		fails bool
 	}{
-		"no such name": {dnsmessage.RCodeNameError, false},
-		"failure":      {dnsmessage.RCodeServerFailure, true},
-		"refused":      {dnsmessage.RCodeRefused, true},
+		"no such name":     {dnsmessage.RCodeNameError, []dnsmessage.Type{a, aaaa, srv}, false},
+		"failure":          {dnsmessage.RCodeServerFailure, []dnsmessage.Type{a, aaaa, srv}, true},
+		"refused":          {dnsmessage.RCodeRefused, []dnsmessage.Type{a, aaaa, srv}, true},
+		"failure of IPv4":  {dnsmessage.RCodeServerFailure, []dnsmessage.Type{a}, true},
+		"failure of IPv6":  {dnsmessage.RCodeServerFailure, []dnsmessage.Type{aaaa}, true},
+		"IPv4 is refused":  {dnsmessage.RCodeRefused, []dnsmessage.Type{a}, true},
+		"IPv6 is refused":  {dnsmessage.RCodeRefused, []dnsmessage.Type{aaaa}, true},
+		"failure of SRV":   {dnsmessage.RCodeServerFailure, []dnsmessage.Type{srv}, true},
+		"no such services": {dnsmessage.RCodeNameError, []dnsmessage.Type{srv}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startNameServer(t)
-			s.hosts("one.test.", 30, "10.0.0.1")
-			s.set(func() { s.code = test.code })
-			got, _, err := s.look(t, fleet.DiscoverDNS, "one.test.")
-			if len(got) > 0 || (err != nil) != test.fails {
-				t.Errorf("engines %v, error %v", got, err)
+			s.hosts("both.test.", 30, "10.0.0.1", "2001:db8::1")
+			s.hosts("four.test.", 30, "10.0.0.1")
+			s.service("_http._tcp.test.", 30, map[string]uint16{"both.test.": 80})
+			s.set(func() {
+				s.code = map[dnsmessage.Type]dnsmessage.RCode{}
+				for _, kind := range test.of {
+					s.code[kind] = test.code
+				}
+			})
+			look := func(kind fleet.DiscoveryKind, name string) {
+				if got, _, err := s.look(t, kind, name); len(got) > 0 || (err != nil) != test.fails {
+					t.Errorf("%s: engines %v, error %v", name, got, err)
+				}
+			}
+			look(fleet.DiscoverSRV, "_http._tcp.test.")
+			if test.of[0] != srv {
+				look(fleet.DiscoverDNS, "both.test.")
+				look(fleet.DiscoverDNS, "four.test.")
 			}
 		})
 	}
+	t.Run("not of this family, says the hosts file", func(t *testing.T) {
+		// As the resolver says of a name that has addresses there, but none of the family.
+		if err := notFoundIsNone(&net.AddrError{Err: "no suitable address found", Addr: "localhost."}); err != nil {
+			t.Error(err)
+		}
+		_, _, err := startNameServer(t).look(t, fleet.DiscoverDNS, "localhost.")
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("nobody there", func(t *testing.T) {
 		t.Parallel()
 		s := startNameServer(t)
