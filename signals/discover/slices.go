@@ -142,7 +142,8 @@ func portOf(d *fleet.Discovery, s *discoveryv1.EndpointSlice) (uint16, error) {
 			fit = append(fit, p)
 		}
 	}
-	if len(fit) == 1 {
+	// Several names may be of one number.
+	if len(fit) > 0 && !slices.ContainsFunc(fit, func(p discoveryv1.EndpointPort) bool { return *p.Port != *fit[0].Port }) {
 		return uint16(*fit[0].Port), nil
 	}
 	return 0, fmt.Errorf("the Service's endpoints have %s: set port to one of these", list(usable))

@@ -95,6 +95,19 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("got %v, %v", got, err)
 		}
 	})
+	t.Run("two names of one port", func(t *testing.T) {
+		all := readSlices(t, "rollout")
+		for _, s := range all {
+			for i := range s.Ports {
+				s.Ports[i].Port = new(int32(8000))
+			}
+		}
+		for _, d := range []fleet.Discovery{{}, {Port: 8000}, {PortName: "http"}} {
+			if got, err := endpoints(&d, all); err != nil || !cmp.Equal(got.engines, rollout("8000").engines) {
+				t.Errorf("%+v: got %v, %v", d, got.engines, err)
+			}
+		}
+	})
 	t.Run("an address that none is", func(t *testing.T) {
 		all := readSlices(t, "dual-stack")
 		all[1].Endpoints[0].Addresses[0] = "0.0.0.0"
