@@ -346,11 +346,17 @@ func TestTheSameFleet(t *testing.T) {
 	f := b.Fleet()
 	b.hear("a", "2 1")
 	b.fail("a")
+	if b.Fleet() != f {
+		t.Error("the fleet was made anew for no news")
+	}
 	b.hear("b", "")
-	before := b.Fleet() // b has answered
+	before := b.Fleet()
+	if f == before {
+		t.Error("b has answered, and the fleet is the one that awaits it")
+	}
 	b.hear("b", "")
 	b.wait(time.Second, Busy)
-	if b.Fleet() != before || f == before {
-		t.Error("the fleet was made anew for no news, or not for news")
+	if b.Fleet() != before {
+		t.Error("the fleet was made anew for what it has")
 	}
 }
