@@ -52,7 +52,7 @@ var rooms = map[string]room{
 	"config":            {ours: "fleet", modules: "github.com/goccy/go-yaml"},
 	"signals":           {ours: "fleet signals/dialect signals/scrape", modules: "go.uber.org/zap golang.org/x/sync " + metrics, tests: "config"},
 	"signals/dialect":   {tests: "*"},
-	"signals/discover":  {ours: "fleet", modules: "go.uber.org/zap golang.org/x/net/dns/dnsmessage " + kubernetes + " " + metrics, tests: "*"},
+	"signals/discover":  {ours: "fleet", modules: "go.uber.org/zap golang.org/x/net/dns/dnsmessage golang.org/x/sync " + kubernetes + " " + metrics, tests: "*"},
 	"signals/scrape":    {ours: "fleet signals/dialect", modules: "go.uber.org/zap " + metrics, tests: "signals deploy/figures"},
 	"solver":            {ours: "fleet solver/lp", tests: "config solver/clp"},
 	"solver/lp":         {tests: "solver/clp"},

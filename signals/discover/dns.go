@@ -6,11 +6,18 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"weir/fleet"
 )
+
+// maxTargets bounds the targets of SRV records that are looked up at once: a StatefulSet
+// has one for each of its pods, and all of them have the time of one look.
+const maxTargets = 16
 
 // dnsLook asks name servers for a name's addresses, or for its SRV records and the
 // addresses of their targets. A name that does not exist is an answer without engines,
@@ -90,15 +97,19 @@ func lookupSRV(ctx context.Context, r *net.Resolver, name string) ([]fleet.Engin
 	if len(records) > MaxPoolEngines {
 		return nil, fmt.Errorf("%w: %d records", errTooMany, len(records))
 	}
-	var engines []fleet.EngineID
-	for _, record := range records {
-		some, err := lookupHost(ctx, r, record.Target, record.Port)
-		if err != nil {
-			return nil, err
-		}
-		engines = append(engines, some...)
+	found := make([][]fleet.EngineID, len(records))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxTargets)
+	for i, record := range records {
+		group.Go(func() (err error) {
+			found[i], err = lookupHost(ctx, r, record.Target, record.Port)
+			return err
+		})
 	}
-	return sorted(engines), nil
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return sorted(slices.Concat(found...)), nil
 }
 
 // notFoundIsNone takes the word of a name server that there is nothing, and that of the

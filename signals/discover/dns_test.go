@@ -1,10 +1,13 @@
 package discover
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,42 +25,54 @@ type nameServer struct {
 	t       *testing.T
 	address string
 	asked   atomic.Int64
+	ends    chan struct{}
 
 	mu      sync.Mutex // guards what follows
 	code    map[dnsmessage.Type]dnsmessage.RCode
 	silent  bool
 	records map[string][]dnsmessage.Resource // by name and type
+	crowd   *crowd                           // nil: nobody waits for others
+}
+
+// crowd has queries for addresses wait until so many names are asked for at once.
+type crowd struct {
+	want  int
+	names map[string]bool // that wait, and those that have
+	here  chan struct{}   // closed when all are
 }
 
 func startNameServer(t *testing.T) *nameServer {
 	t.Helper()
-	s := &nameServer{t: t, records: map[string][]dnsmessage.Resource{}}
+	s := &nameServer{t: t, records: map[string][]dnsmessage.Resource{}, ends: make(chan struct{})}
 	tcp, err := net.Listen("tcp4", "127.0.0.1:0")
 	check(t, err)
 	s.address = tcp.Addr().String()
 	udp, err := net.ListenPacket("udp4", s.address)
 	check(t, err)
 	var running sync.WaitGroup
-	running.Go(func() { s.datagrams(udp) })
+	running.Go(func() { s.datagrams(udp, &running) })
 	running.Go(func() {
 		for c, err := tcp.Accept(); err == nil; c, err = tcp.Accept() {
 			running.Go(func() { s.stream(c) })
 		}
 	})
-	t.Cleanup(func() { _, _ = udp.Close(), tcp.Close(); running.Wait() })
+	t.Cleanup(func() { _, _ = udp.Close(), tcp.Close(); close(s.ends); running.Wait() })
 	return s
 }
 
-func (s *nameServer) datagrams(c net.PacketConn) {
+func (s *nameServer) datagrams(c net.PacketConn, running *sync.WaitGroup) {
 	b := make([]byte, 2048)
 	for {
 		n, from, err := c.ReadFrom(b)
 		if err != nil {
 			return
 		}
-		if answer := s.answer(b[:n], 512); answer != nil {
-			_, _ = c.WriteTo(answer, from)
-		}
+		query := slices.Clone(b[:n])
+		running.Go(func() {
+			if answer := s.answer(query, 512); answer != nil {
+				_, _ = c.WriteTo(answer, from)
+			}
+		})
 	}
 }
 
@@ -90,6 +105,7 @@ func (s *nameServer) answer(query []byte, most int) []byte {
 		return nil
 	}
 	q := m.Questions[0]
+	s.gather(q)
 	m.Response, m.RecursionAvailable, m.RCode, m.Authorities, m.Additionals = true, true, s.code[q.Type], nil, nil
 	if m.RCode == dnsmessage.RCodeSuccess {
 		m.Answers = s.records[q.Name.String()+q.Type.String()]
@@ -103,6 +119,24 @@ func (s *nameServer) answer(query []byte, most int) []byte {
 		packed, _ = m.Pack()
 	}
 	return packed
+}
+
+// gather waits for the crowd, without the mutex.
+func (s *nameServer) gather(q dnsmessage.Question) {
+	if s.crowd == nil || q.Type == dnsmessage.TypeSRV {
+		return
+	}
+	here := s.crowd.here
+	if s.crowd.names[q.Name.String()] = true; len(s.crowd.names) == s.crowd.want {
+		close(here)
+		s.crowd.want = 0
+	}
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-here:
+	case <-s.ends:
+	}
 }
 
 func (s *nameServer) set(change func()) {
@@ -257,6 +291,26 @@ func TestANameServerCannotTell(t *testing.T) {
 		h := find(t, fleet.Discovery{Kind: fleet.DiscoverDNS, Where: "one.test.", Port: 80, Resolver: s.address, Every: time.Hour})
 		h.until(t, "a time-out", func(a *Answer) bool { return a.Err != nil })
 	})
+}
+
+// Targets of SRV records do not wait for one another: all have the time of one look.
+func TestTargetsAreAskedForAtOnce(t *testing.T) {
+	t.Parallel()
+	s := startNameServer(t)
+	targets := map[string]uint16{}
+	for i := range 3 * maxTargets {
+		name := fmt.Sprintf("vllm-%d.test.", i)
+		s.hosts(name, 30, fmt.Sprintf("10.0.0.%d", i))
+		targets[name] = 80
+	}
+	s.service("_http._tcp.test.", 30, targets)
+	s.set(func() { s.crowd = &crowd{want: maxTargets, names: map[string]bool{}, here: make(chan struct{})} })
+	ctx, cancel := context.WithTimeout(t.Context(), lookTimeout)
+	defer cancel()
+	says, _, err := dnsLook(fleet.Discovery{Kind: fleet.DiscoverSRV, Where: "_http._tcp.test.", Resolver: s.address})(ctx)
+	if err != nil || len(says.engines) != len(targets) {
+		t.Errorf("%d engines of %d, %v", len(says.engines), len(targets), err)
+	}
 }
 
 // A name is asked for again when its answer is no longer good.
