@@ -9,17 +9,38 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"weir/fleet"
 )
 
 // maxFileBytes is more than MaxPoolEngines lines with comments take.
 const maxFileBytes = 1 << 20
 
-// fileLook reads a file that lists a pool's engines. It is read anew each time: that
+// files reads files. A reading may never end, as of a mount whose server is gone, and
+// cannot be stopped: a look waits no longer than it may, and of one file there is never
+// more than one reading under way.
+type files struct {
+	read  func(path string) (string, error)
+	under singleflight.Group // by path
+}
+
+func (f *files) text(ctx context.Context, path string) (string, error) {
+	done := f.under.DoChan(path, func() (any, error) { return f.read(path) })
+	select {
+	case r := <-done:
+		text, _ := r.Val.(string)
+		return text, r.Err
+	case <-ctx.Done():
+		return "", fmt.Errorf("%s: cannot be read in time, as if the machine that has it were gone: %w", path, ctx.Err())
+	}
+}
+
+// look reads a file that lists a pool's engines. It is read anew each time: that
 // survives every way of replacing it, of the links that lead to it too.
-func fileLook(d fleet.Discovery) look {
-	return func(context.Context) (named, time.Duration, error) {
-		text, err := readFile(d.Where)
+func (f *files) look(d fleet.Discovery) look {
+	return func(ctx context.Context) (named, time.Duration, error) {
+		text, err := f.text(ctx, d.Where)
 		if err != nil {
 			return named{}, 0, err
 		}

@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -161,6 +163,38 @@ func TestAFileIsFollowed(t *testing.T) {
 	check(t, os.Remove(path))
 	check(t, os.WriteFile(path, []byte(strings.Repeat("#", maxFileBytes+1)), 0o600))
 	h.fails(t, "larger than")
+}
+
+// A reading that does not end holds up nobody, and there is never a second one of its
+// file.
+func TestAFileThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		back := make(chan struct{})
+		var readings atomic.Int64
+		n := &Finder{slots: make(chan struct{}, 1), files: files{read: func(path string) (string, error) {
+			readings.Add(1)
+			if path == "/mnt/list" {
+				<-back
+			}
+			return "10.0.0.1:80\n", nil
+		}}}
+		hung, other := n.files.look(fileSource("/mnt/list")), n.files.look(fileSource("/list"))
+		for range 3 {
+			if says, _, err := n.ask(t.Context(), hung); !errors.Is(err, context.DeadlineExceeded) || len(says.engines) > 0 {
+				t.Errorf("a hung file is %v, %v", says.engines, err)
+			}
+		}
+		if n := readings.Load(); n != 1 {
+			t.Errorf("%d readings of one file", n)
+		}
+		if says, _, err := n.ask(t.Context(), other); err != nil || len(says.engines) != 1 {
+			t.Errorf("the file beside it is %v, %v", says.engines, err)
+		}
+		close(back)
+		if says, _, err := n.ask(t.Context(), hung); err != nil || len(says.engines) != 1 {
+			t.Errorf("when it is back it is %v, %v", says.engines, err)
+		}
+	})
 }
 
 // Kubernetes mounts a ConfigMap as links to links, and replaces one in the middle.

@@ -30,6 +30,7 @@ type Finder struct {
 	report func(Answer) bool
 	fleets chan *fleet.Fleet // holds the fleet file to find engines for next
 	slots  chan struct{}
+	files  files
 	kube   *cluster // nil until Run
 }
 
@@ -37,7 +38,7 @@ type Finder struct {
 // many goroutines at once; report must not block, and says false if it could not take
 // the answer, which then comes again.
 func NewFinder(log *zap.Logger, f *fleet.Fleet, report func(Answer) bool) *Finder {
-	n := &Finder{log: log, report: report, fleets: make(chan *fleet.Fleet, 1), slots: make(chan struct{}, maxLooks)}
+	n := &Finder{log: log, report: report, fleets: make(chan *fleet.Fleet, 1), slots: make(chan struct{}, maxLooks), files: files{read: readFile}}
 	n.SetFleet(f)
 	return n
 }
@@ -102,7 +103,7 @@ func (n *Finder) follow(ctx context.Context, f *fleet.Fleet, stops map[task]cont
 func (n *Finder) run(ctx context.Context, t task) {
 	switch t.source.Kind {
 	case fleet.DiscoverFile:
-		n.poll(ctx, t, fileLook(t.source), nil)
+		n.poll(ctx, t, n.files.look(t.source), nil)
 	case fleet.DiscoverDNS, fleet.DiscoverSRV:
 		n.poll(ctx, t, dnsLook(t.source), nil)
 	case fleet.DiscoverKubernetes:
