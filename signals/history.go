@@ -111,6 +111,8 @@ func (r *record) observe(now time.Time, from fleet.Stream, l *fleet.PoolLoad, ne
 // round brings the record up to a round, in whose state is what is known of the pool's
 // engines and health.
 func (r *record) round(now time.Time, s *fleet.State, p *fleet.Pool, factor float64, covered map[fleet.FrontEndID]coverage) []fleet.Span {
+	step := cmp.Or(s.Fleet.Options.HistoryStep, fleet.DefaultHistoryStep)
+	r.spans = since(r.spans, now.Add(-historySteps*step)) // also of a pool that gets no more
 	r.watch(now, s, p)
 	ready := s.ReadyEngines(p)
 	switch {
@@ -123,7 +125,6 @@ func (r *record) round(now time.Time, s *fleet.State, p *fleet.Pool, factor floa
 	}
 	r.open.engineSeconds += float64(ready) * max(0, now.Sub(r.open.to).Seconds())
 	r.open.to = now
-	step := cmp.Or(s.Fleet.Options.HistoryStep, fleet.DefaultHistoryStep)
 	length := now.Sub(r.open.from)
 	enough := r.open.seen.ttft.count() >= fewestTimes
 	if length < step || !enough && length < maxSteps*step {
@@ -131,7 +132,7 @@ func (r *record) round(now time.Time, s *fleet.State, p *fleet.Pool, factor floa
 	}
 	if span, ok := r.open.span(now, s, p, covered); ok && enough {
 		span.Factor = factor
-		r.spans = trim(append(slices.Clip(r.spans), span), &p.Profile, now.Add(-historySteps*step))
+		r.spans = trim(append(slices.Clip(r.spans), span), &p.Profile)
 	}
 	r.begin(now, covered)
 	return r.spans
@@ -204,20 +205,29 @@ func timing(a *average, now time.Time) fleet.Timing {
 	return fleet.Timing{Items: math.Round(e.items), Seconds: e.mean, StdErr: e.stdErr}
 }
 
-// trim keeps the newest spans and, of each load, some of those before them, all of
-// them newer than oldest. What it returns is a new slice.
-func trim(spans []fleet.Span, p *fleet.Profile, oldest time.Time) []fleet.Span {
+// trim keeps the newest spans and, of each load, some of those before them. What it
+// returns is a new slice.
+func trim(spans []fleet.Span, p *fleet.Profile) []fleet.Span {
+	recent := max(0, len(spans)-historyRecent)
 	var kept []fleet.Span
 	var of [historyLoads]int
-	for i := len(spans) - 1; i >= 0 && spans[i].To.After(oldest); i-- {
+	for i := recent - 1; i >= 0; i-- {
 		load := min(historyLoads-1, int(max(0, spans[i].Utilisation(p)/loadWidth)))
-		if len(spans)-i <= historyRecent || of[load] < historyOfLoad {
+		if of[load] < historyOfLoad {
 			kept = append(kept, spans[i])
 			of[load]++
 		}
 	}
 	slices.Reverse(kept)
-	return kept
+	return append(kept, spans[recent:]...)
+}
+
+// since are the spans that end after a time.
+func since(spans []fleet.Span, oldest time.Time) []fleet.Span {
+	for len(spans) > 0 && !spans[0].To.After(oldest) {
+		spans = spans[1:]
+	}
+	return spans
 }
 
 // coverage is that of every front-end that was ever heard of; nil: one is silent, which
@@ -263,14 +273,16 @@ func (f *frontEnd) cover(r *fleet.LoadReport) {
 }
 
 // Remember begins with the history that an earlier process has kept. What cannot be true
-// is left out.
+// is left out, and what is more than a history has.
 func (t *Tracker) Remember(now time.Time, all map[fleet.PoolID][]fleet.Span) {
+	oldest := now.Add(-historySteps * cmp.Or(t.fleet.Options.HistoryStep, fleet.DefaultHistoryStep))
 	for id, p := range t.pools {
 		if len(p.record.spans) == 0 {
-			p.record.spans = slices.DeleteFunc(slices.Clone(all[id]), func(s fleet.Span) bool {
+			sound := slices.DeleteFunc(slices.Clone(all[id]), func(s fleet.Span) bool {
 				return !(s.EngineSeconds > 0 && s.Issued > 0 && s.TTFT.Items > 0 && s.TTFT.Seconds > 0) || !(s.Tokens.Prompt >= 0 && s.Tokens.Output >= 0) ||
 					s.To.Before(s.From) || s.To.After(now)
 			})
+			p.record.spans = trim(since(sound, oldest), &p.named.Profile)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package signals
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -133,7 +134,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		if i < 200 {
 			u = float64(i%30) / 20
 		}
-		h = trim(append(h, span(u)), p, at.Add(-historySteps*time.Minute))
+		h = since(trim(append(h, span(u)), p), at.Add(-historySteps*time.Minute))
 		most = max(most, len(h))
 	}
 	high := 0
@@ -148,8 +149,33 @@ func TestHistoryIsBounded(t *testing.T) {
 			high++
 		}
 	}
-	if most > historyRecent+historyOfLoad*historyLoads || len(h) > historyRecent+2*historyOfLoad || high != historyOfLoad {
+	if most > historyRecent+historyOfLoad*historyLoads || len(h) != historyRecent+2*historyOfLoad || high != historyOfLoad {
 		t.Errorf("%d spans at most, %d at the end, %d of the rare load", most, len(h), high)
+	}
+}
+
+// What is a day old is forgotten, though nothing new comes: by a pool that has no traffic,
+// and by a process that begins later, which remembers no more than is kept, either.
+func TestHistoryIsForgotten(t *testing.T) {
+	tracker := NewTracker(serviceFleet())
+	at := served(tracker, epoch, 250, 12, 0.34, nil)
+	h := historyOf(tracker, at)
+	late := h[1].To.Add(historySteps * time.Minute) // two of four are old
+	if got := historyOf(tracker, late); len(got) != len(h)-2 || got[0] != h[2] {
+		t.Errorf("a day later %d spans, want the newest %d", len(got), len(h)-2)
+	}
+	if got := historyOf(tracker, late.Add(time.Hour)); len(got) != 0 {
+		t.Errorf("another hour later %d spans are there", len(got))
+	}
+	next := NewTracker(serviceFleet())
+	next.Remember(late, map[fleet.PoolID][]fleet.Span{"big": h})
+	if got := next.pools["big"].record.spans; len(got) != len(h)-2 || got[0] != h[2] {
+		t.Errorf("%d spans are remembered, want the newest %d", len(got), len(h)-2)
+	}
+	next = NewTracker(serviceFleet())
+	next.Remember(at, map[fleet.PoolID][]fleet.Span{"big": slices.Repeat(h[:1], 2*historyRecent)})
+	if got := next.pools["big"].record.spans; len(got) != historyRecent+historyOfLoad {
+		t.Errorf("%d spans of one load are remembered, want %d", len(got), historyRecent+historyOfLoad)
 	}
 }
 
