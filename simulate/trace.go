@@ -126,13 +126,14 @@ func azureRow(record []string) (row Row, at time.Time, err error) {
 
 // ReadMooncake reads a trace in the form of Mooncake's: a JSON object a line with
 // timestamp (ms), input_length, output_length and hash_ids, one for each block of the
-// prompt, that stands for the prompt up to the block's end. Rows that were recorded
-// at the same moment, seconds after the ones before, are spread over the time until
-// the next.
+// prompt, that stands for the prompt up to the block's end. The first timestamp, from
+// whenever it counts, is when the trace begins. Rows that were recorded at the same
+// moment, seconds after the ones before, are spread over the time until the next.
 func ReadMooncake(from io.Reader) ([]Row, error) {
 	s := bufio.NewScanner(from)
 	s.Buffer(nil, 16<<20)
 	var rows []Row
+	began := 0.0
 	for line := 1; s.Scan(); line++ {
 		var r struct {
 			Timestamp float64  `json:"timestamp"`
@@ -141,8 +142,11 @@ func ReadMooncake(from io.Reader) ([]Row, error) {
 			Hashes    []uint64 `json:"hash_ids"`
 		}
 		err := json.Unmarshal(s.Bytes(), &r)
+		if len(rows) == 0 {
+			began = r.Timestamp
+		}
 		if err == nil {
-			rows, err = appendRow(rows, Row{At: r.Timestamp / 1000, Prompt: r.Input, Output: r.Output, Blocks: r.Hashes})
+			rows, err = appendRow(rows, Row{At: (r.Timestamp - began) / 1000, Prompt: r.Input, Output: r.Output, Blocks: r.Hashes})
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", line, err)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -20,20 +21,22 @@ func TestReadAzure(t *testing.T) {
 }
 
 func TestReadMooncake(t *testing.T) {
-	got, err := ReadMooncake(strings.NewReader(`{"timestamp": 0, "input_length": 600, "output_length": 7, "hash_ids": [0, 5]}
-{"timestamp": 3000, "input_length": 20, "output_length": 8, "hash_ids": [0]}
-{"timestamp": 3000, "input_length": 30, "output_length": 9, "hash_ids": [0]}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := []Row{
 		{At: 0, Prompt: 600, Output: 7, Blocks: []uint64{0, 5}},
 		{At: 3, Prompt: 20, Output: 8, Blocks: []uint64{0}},
 		{At: 4.5, Prompt: 30, Output: 9, Blocks: []uint64{0}}, // the last moment lasts as long as the one before
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for _, began := range []int64{0, 1_700_000_000_000, -5000} { // from its own start, from 1970, from another's
+		got, err := ReadMooncake(strings.NewReader(fmt.Sprintf(`{"timestamp": %d, "input_length": 600, "output_length": 7, "hash_ids": [0, 5]}
+{"timestamp": %d, "input_length": 20, "output_length": 8, "hash_ids": [0]}
+{"timestamp": %[2]d, "input_length": 30, "output_length": 9, "hash_ids": [0]}
+`, began, began+3000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("from %d ms on (-want +got):\n%s", began, diff)
+		}
 	}
 }
 
