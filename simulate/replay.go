@@ -129,11 +129,11 @@ func (r *replay) request(number int) (out Request, kept bool) {
 	src := from.pick(at, unit(mix(key+2)))
 	out = Request{
 		At: at, FrontEnd: src.FrontEnd, Class: src.Class, Key: key,
+		Turn:   number, // not the true one, but one of its own
 		Prompt: max(1, row.Prompt), Output: max(1, row.Output),
 	}
 	switch {
 	case r.BlockTokens > 0 && row.Talk != 0:
-		out.Turn = number // not the true one, but one of its own
 		out.Context = repeated(key, (row.Prompt+row.Output)/r.BlockTokens)
 	case r.BlockTokens > 0:
 		out.Context = row.context(round, min(len(row.Blocks), row.Prompt/r.BlockTokens))

@@ -40,6 +40,25 @@ func TestReadMooncake(t *testing.T) {
 	}
 }
 
+// The turns of a conversation, whether its trace names it or its blocks do, are slow and
+// fast each by its own luck, which goes by conversation and turn.
+func TestTurnsOfATraceHaveTheirOwnLuck(t *testing.T) {
+	for name, rows := range map[string][]Row{
+		"by blocks": {{Blocks: []uint64{1, 2}}, {Blocks: []uint64{1, 2, 3}}, {At: 9}},
+		"by name":   {{Talk: 7}, {Talk: 7}, {At: 9}},
+	} {
+		w, err := Replay{Rows: rows, Mix: Mix{Sources: []Source{{Rps: 1}}}, BlockTokens: 16, Speed: 1}.New(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, _ := w.Next()
+		other, _ := w.Next()
+		if one.Key != other.Key || one.Turn == other.Turn {
+			t.Errorf("%s: conversation %x, turn %d, and conversation %x, turn %d: want two turns of one", name, one.Key, one.Turn, other.Key, other.Turn)
+		}
+	}
+}
+
 func TestReadTracesRefuses(t *testing.T) {
 	azure, mooncake := ReadAzure, ReadMooncake
 	tests := []struct {

@@ -11,7 +11,7 @@ type Request struct {
 	At              float64
 	FrontEnd, Class int    // index into the fleet's
 	Key             uint64 // hashed name of the conversation
-	Turn            int    // of it, from 0
+	Turn            int    // of it, from 0; of a trace, one that no other of it has
 	Prompt, Output  int    // tokens, at least 1
 	// Context holds, for each block of tokens from the prompt's start (of as many as
 	// the engines' own), the hash of everything up to its end; of the prompt, then of
