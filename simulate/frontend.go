@@ -25,7 +25,7 @@ type frontEnd struct {
 	crowd     crowd
 	gates     []gate.Gate // by class
 	admission *fleet.Admission
-	coming    queue[word]
+	coming    fifo[word]
 	classes   []counts // by class
 	notes     []note   // what the log will tell
 	spare     []note

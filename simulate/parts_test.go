@@ -107,19 +107,31 @@ func TestAgendaAgainstSearch(t *testing.T) {
 	})
 }
 
+// Of a queue that is never empty, as that of words on their way, nothing stays that has
+// left it.
 func TestFifo(t *testing.T) {
-	var q fifo
-	next, want := int32(0), int32(0)
-	for round := range 40 {
+	var q fifo[*int]
+	next, want, longest := 0, 0, 0
+	for round := range 1000 {
 		for range round % 7 {
-			q.push(next)
+			q.push(new(next))
 			next++
 		}
-		for range min(q.len(), round%5) {
-			if got := q.pop(); got != want {
+		longest = max(longest, q.len())
+		for range min(q.len()-1, round%5+1) {
+			if got := *q.pop(); got != want {
 				t.Fatalf("got %d, want %d", got, want)
 			}
 			want++
+		}
+		kept := 0
+		for _, x := range q.ring {
+			if x != nil {
+				kept++
+			}
+		}
+		if kept != q.len() || kept != next-want || len(q.ring) > max(8, 2*longest) {
+			t.Fatalf("%d are in it, of %d that came; it keeps %d in a ring of %d", q.len(), next, kept, len(q.ring))
 		}
 	}
 }

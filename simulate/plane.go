@@ -21,7 +21,7 @@ type plane struct {
 	tracker *signals.Tracker
 	plan    *fleet.Plan // in force
 	planned float64     // when it was made
-	mail    queue[fleet.LoadReport]
+	mail    fifo[fleet.LoadReport]
 	seen    []scrape.Sample // by replica, on its way
 	pages   []page          // by replica, as last read
 	rounds  int
@@ -37,22 +37,6 @@ type page struct {
 
 func newPlane(f *fleet.Fleet, t *signals.Tracker, replicas int) plane {
 	return plane{tracker: t, seen: make([]scrape.Sample, replicas), pages: make([]page, replicas)}
-}
-
-// queue is a first-in first-out queue.
-type queue[T any] struct {
-	items []T
-	head  int
-}
-
-func (q *queue[T]) push(x T) { q.items = append(q.items, x) }
-
-func (q *queue[T]) pop() T {
-	x := q.items[q.head]
-	if q.head++; q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	}
-	return x
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

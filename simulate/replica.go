@@ -17,10 +17,10 @@ type replica struct {
 
 	meter   meter
 	cache   *kvCache
-	waiting fifo   // for a slot
-	slots   int    // taken
-	phases  timers // ends of queueing and of prefill, by time
-	batch   timers // ends of decoding, by the batch's clock
+	waiting fifo[int32] // for a slot
+	slots   int         // taken
+	phases  timers      // ends of queueing and of prefill, by time
+	batch   timers      // ends of decoding, by the batch's clock
 	clock   float64
 	clockAt float64 // when the clock was read
 	told    told
@@ -178,31 +178,3 @@ func (r *replica) heldTokens() float64 {
 
 // outputTokens is how many were made.
 func (r *replica) outputTokens() float64 { return r.told.firstTokens + r.told.tokenCount }
-
-// fifo is a queue in a ring.
-type fifo struct {
-	ring []int32
-	head int
-	n    int
-}
-
-func (q *fifo) len() int { return q.n }
-
-func (q *fifo) push(id int32) {
-	if q.n == len(q.ring) {
-		grown := make([]int32, max(8, 2*q.n))
-		for i := range q.n {
-			grown[i] = q.ring[(q.head+i)%q.n]
-		}
-		q.ring, q.head = grown, 0
-	}
-	q.ring[(q.head+q.n)%len(q.ring)] = id
-	q.n++
-}
-
-func (q *fifo) pop() int32 {
-	id := q.ring[q.head]
-	q.head = (q.head + 1) % len(q.ring)
-	q.n--
-	return id
-}
