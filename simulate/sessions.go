@@ -33,13 +33,26 @@ func (s Sizes) draw(r *rand.Rand) int {
 	return max(1, int(math.Round(x)))
 }
 
+// MaxTalks bounds the conversations that are under way at once: each keeps what it has
+// said, a kilobyte or so. A run begins with all of them.
+const MaxTalks = 1_000_000
+
+// UnderWay is how many conversations are, about.
+func (s *Sessions) UnderWay() float64 { return s.Mix.Rps() * (s.AnswerSeconds + s.ThinkSeconds) }
+
 // check returns what is wrong with a description.
 func (s *Sessions) check() error {
 	if err := s.Mix.check(); err != nil {
 		return err
 	}
-	if !(s.Turns >= 1) || !(s.ThinkSeconds > 0) || !(s.AnswerSeconds >= 0) || s.BlockTokens < 1 || s.Longest < 1 || !(s.Prompt.Mean > 0) || !(s.Output.Mean > 0) {
-		return fmt.Errorf("sessions %+v: want at least one turn, sizes, a block and a longest context", *s)
+	size := func(tokens float64) bool { return tokens > 0 && tokens <= maxTokens }
+	switch {
+	case !(s.Turns >= 1) || !(s.ThinkSeconds > 0) || !(s.AnswerSeconds >= 0) || s.BlockTokens < 1 || s.Longest < 1:
+		return fmt.Errorf("sessions %+v: want at least one turn, a block and a longest context", *s)
+	case s.System < 0 || s.System > maxTokens || !size(s.Prompt.Mean) || !size(s.Output.Mean):
+		return fmt.Errorf("sessions %+v: want sizes of up to %d tokens", *s, maxTokens)
+	case !(s.UnderWay() <= MaxTalks):
+		return fmt.Errorf("%.3g conversations under way at once: want at most %d", s.UnderWay(), MaxTalks)
 	}
 	return nil
 }

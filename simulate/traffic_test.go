@@ -99,6 +99,30 @@ func (k traffic) fitted(e Engine, asked float64) (machine, error) {
 	return machine{e, p}, err
 }
 
+func TestSessionsRefuse(t *testing.T) {
+	for name, spoil := range map[string]func(*Sessions){
+		"less than no system prompt": func(s *Sessions) { s.System = -1000 },
+		"endless thought":            func(s *Sessions) { s.ThinkSeconds = math.Inf(1) },
+		"a million at once":          func(s *Sessions) { s.ThinkSeconds = MaxTalks / 10 },
+		"endless answers":            func(s *Sessions) { s.AnswerSeconds = math.Inf(1) },
+		"endless prompts":            func(s *Sessions) { s.Prompt.Mean = math.Inf(1) },
+		"no number":                  func(s *Sessions) { s.Output.Mean = math.NaN() },
+		"no turn":                    func(s *Sessions) { s.Turns = 0 },
+	} {
+		s := Sessions{
+			Mix: Mix{Sources: []Source{{Rps: 10}}}, Turns: 4, ThinkSeconds: 8, AnswerSeconds: 5,
+			Prompt: Sizes{300, 1}, Output: Sizes{200, 0.8}, Longest: 16000, BlockTokens: 128,
+		}
+		if _, err := s.New(1); err != nil {
+			t.Fatal(err)
+		}
+		spoil(&s)
+		if _, err := s.New(1); err == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+	}
+}
+
 func TestFittedProfilesTellTheEngine(t *testing.T) {
 	m, err := sessions.fitted(h100, 500)
 	if err != nil {

@@ -135,7 +135,32 @@ func (s *simulation) check(c *cobra.Command, format string) error {
 			return usage("--policies: %w", err)
 		}
 	}
+	if err := s.checkTalks(); err != nil {
+		return err
+	}
 	return s.find.check(s)
+}
+
+// mostTalkTokens bounds the sizes of made-up conversations: what is kept of each prompt
+// grows with it.
+const mostTalkTokens = 100_000
+
+func (s *simulation) checkTalks() error {
+	for _, f := range []struct {
+		flag            string
+		is, least, most float64
+	}{
+		{"--turns", s.talks.Turns, 1, 1000},
+		{"--think-seconds", s.talks.ThinkSeconds, 0.001, 86_400},
+		{"--system-tokens", float64(s.talks.System), 0, mostTalkTokens},
+		{"--prompt-tokens", s.talks.Prompt.Mean, 1, mostTalkTokens},
+		{"--output-tokens", s.talks.Output.Mean, 1, mostTalkTokens},
+	} {
+		if !(f.is >= f.least && f.is <= f.most) {
+			return usage("%s %v: write %v to %v", f.flag, f.is, f.least, f.most)
+		}
+	}
+	return nil
 }
 
 // policyNames are those to simulate; otherwise if nobody says.

@@ -189,6 +189,9 @@ func (s *simulation) talk(sc *scene, m *simulate.Mapping) error {
 	of.Prompt.Sigma, of.Output.Sigma = 1, 0.8
 	of.AnswerSeconds, of.Longest, of.BlockTokens = 5, longestTokens, sessionBlock
 	of.Mix = mix.Scaled(sc.rps / mix.Rps())
+	if n := of.UnderWay(); n > simulate.MaxTalks {
+		return usage("%.3g conversations under way at once are more than %d: say a lower --rate or fewer --think-seconds", n, simulate.MaxTalks)
+	}
 	sc.traffic, sc.seconds, sc.block = "made-up conversations", sessionSeconds, sessionBlock
 	sc.workload = of.New
 	sc.lab = func(rps float64) (simulate.Workload, error) {
