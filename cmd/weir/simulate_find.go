@@ -99,6 +99,9 @@ func (s *simulation) search(c *cobra.Command, sc *scene, format string) error {
 		if err != nil {
 			return false, err
 		}
+		if err := measured(of.Results[0], s.seed); err != nil {
+			return false, err
+		}
 		step := out.step(n, of.Results[0], pool.ID)
 		out.Tried = append(out.Tried, step)
 		out.remember(sc, of)
@@ -110,6 +113,17 @@ func (s *simulation) search(c *cobra.Command, sc *scene, format string) error {
 	}
 	out.Replicas, out.MonotoneSoFar = answer.Number, answer.Monotone
 	return out.tell(c.OutOrStdout(), format)
+}
+
+// measured refuses runs in which nothing is measured: they tell of no number whether it
+// is enough.
+func measured(results []*simulate.Result, firstSeed uint64) error {
+	for i, r := range results {
+		if r.Measured == 0 {
+			return usage("seed %d: no request comes after the warm-up: say a longer --duration, a shorter --warm-up or a higher --rate", firstSeed+uint64(i))
+		}
+	}
+	return nil
 }
 
 // remember notes once what plans do not know of caches.
