@@ -96,6 +96,24 @@ func TestNoRequestIsLost(t *testing.T) {
 	}
 }
 
+// Without a warm-up what comes with the first moment counts, too.
+func TestTheFirstMomentCounts(t *testing.T) {
+	s := small(t)
+	c := s.with(t, 1, nearest)
+	c.WarmUpSeconds, c.DrainSeconds = 0, 0
+	endless := Row{Prompt: 1000, Output: 1_000_000}
+	later := endless
+	later.At = 60
+	var err error
+	if c.Workload, err = (Replay{Rows: []Row{endless, later}, Mix: s.mix, Speed: 1}).New(1); err != nil {
+		t.Fatal(err)
+	}
+	w := ran(t, c)
+	if r := w.result(); r.Measured != 2 || r.UnderWay != 2 || len(w.tally.endToEnd) != 2 || r.EndToEnd.P99 != c.Seconds {
+		t.Errorf("%d of %d requests are measured, %d have a time, of up to %v s", r.Measured, r.Arrived, len(w.tally.endToEnd), r.EndToEnd.P99)
+	}
+}
+
 // shedding refuses a part of everything beside what the policy does.
 func shedding(p Policy, part float64) Policy {
 	return func(s *fleet.State) (*fleet.Plan, error) {

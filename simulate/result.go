@@ -67,8 +67,8 @@ func (w *world) age() {
 	}
 	for i := range w.jobs.all {
 		j := &w.jobs.all[i]
-		if j.Prompt == 0 || j.arrived == 0 || !w.measures(j) {
-			continue // nobody's place, or not arrived
+		if j.Prompt == 0 || !w.measures(j) {
+			continue // nobody's place, or of the warm-up
 		}
 		age := w.now - j.arrived
 		ttft := age

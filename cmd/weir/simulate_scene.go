@@ -80,19 +80,19 @@ func (s *simulation) scene(c *cobra.Command, file string) (*scene, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.times(sc); err != nil {
+	if err := s.times(sc, c.Flags().Changed("warm-up")); err != nil {
 		return nil, err
 	}
 	return sc, s.model(c, sc)
 }
 
-// times settles how long the run is.
-func (s *simulation) times(sc *scene) error {
+// times settles how long the run is, and its warm-up: none is one, if it was asked for.
+func (s *simulation) times(sc *scene, warmUpGiven bool) error {
 	if s.duration > 0 {
 		sc.seconds = s.duration.Seconds()
 	}
 	sc.warmUp = min(mostWarmUp, sc.seconds/4)
-	if s.warmUp > 0 {
+	if warmUpGiven {
 		sc.warmUp = s.warmUp.Seconds()
 	}
 	switch n := sc.rps * sc.seconds; {
