@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -180,17 +181,10 @@ const maxSeeds = 1000
 func (s *simulation) policiesFor(f *fleet.Fleet) []simulate.Named {
 	all := solver.Policies(func(p *lp.Program) (*lp.Solution, error) { return clp.Solve(p, solveLimit) })
 	var out []simulate.Named
-	for _, name := range s.policyNames(orDefault(f.Options.Policy)) {
+	for _, name := range s.policyNames(cmp.Or(f.Options.Policy, fleet.PolicyOptimal)) {
 		out = append(out, simulate.Named{Name: name, Policy: simulate.Policy(all[name])})
 	}
 	return out
-}
-
-func orDefault(policy string) string {
-	if policy == "" {
-		return fleet.PolicyOptimal
-	}
-	return policy
 }
 
 // runs simulates every policy under every seed.
