@@ -21,6 +21,9 @@ import (
 const (
 	// chaosCapacityRps is what the plan counts on: eight engines of ten, less a tenth.
 	chaosCapacityRps = 72
+	// erlangQueue is how many requests wait at an engine of forty places whose utilisation
+	// is 0.9, in the mean, by Erlang's formula: twice that is no queue that grows.
+	erlangQueue = 1.6
 	// chaosEnginesRps is what they can do.
 	chaosEnginesRps = 80
 	chaosTick       = 2 * time.Second

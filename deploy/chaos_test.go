@@ -315,9 +315,7 @@ func (c *chaos) halved(f *figures.Report, gone []fleet.EngineID) {
 	if c.scenario.short {
 		return
 	}
-	// By Erlang's formula 1.6 requests wait at an engine of forty places whose utilisation
-	// is 0.9, in the mean: twice that is no queue that grows.
-	f.AtMost(c.say("waiting in queues at the end of it"), c.waiting(c.ended.Add(-3*time.Second), c.ended), "requests", 2*1.6*left/10)
+	f.AtMost(c.say("waiting in queues at the end of it"), c.waiting(c.ended.Add(-3*time.Second), c.ended), "requests", 2*erlangQueue*left/10)
 	f.AtMost(c.say("waiting in queues at the end"), c.waiting(c.closed.Add(-3*time.Second), c.closed), "requests", 4)
 	f.Tell(c.say("goodput meanwhile, of what survivors can"), c.goodput(c.began.Add(10*time.Second), c.ended)/left, "of 1")
 }
@@ -384,7 +382,10 @@ func (c *chaos) overload(f *figures.Report, usual *calm, protected bool) {
 	f.Tell(c.say("turns of conversations that had begun before"), follow, "")
 	atMost(c.say("of these refused in the end"), cut, "", 0)
 	atMost(c.say("requests refused from 10 s after it"), c.refusedFrom(c.ended.Add(10*time.Second)), "", 0)
-	atMost(c.say("waiting in queues from 10 s after it"), c.waiting(c.ended.Add(10*time.Second), c.closed), "requests", 4)
+	// Those who were refused come back, and keep engines at what headroom leaves.
+	back := c.ended.Add(10 * time.Second)
+	atMost(c.say("waiting in queues from 10 s after it"), c.waiting(back, c.closed), "requests", 2*erlangQueue*chaosEnginesRps/10)
+	atMost(c.say("TTFT p95 from 10 s after it, of that at 90 % utilisation"), quantile(c.ttfts(back, c.closed), 0.95)/usual.of(c), "of 1", 2)
 	known := c.began.Add(20 * time.Second) // what is measured is smoothed over eight
 	atMost(c.say("measured demand, off the first attempts by"), c.demandError(known, c.ended), "of 1", 0.02)
 }
