@@ -194,7 +194,8 @@ func TestFitAtLength(t *testing.T) {
 	if path == "" {
 		t.Skip("runs for minutes: use make test-fit")
 	}
-	l := llamaEngines(t, "--parallel", "8", "--context", "2048", "--dim", "128", "--layers", "3")
+	// No prompt comes twice: kept, they fill gigabytes in the course of the measurement.
+	l := llamaEngines(t, "--parallel", "8", "--context", "2048", "--dim", "128", "--layers", "3", "--prompt-cache", "0")
 	s := start(t, stage.Options{FleetFile: "testdata/llama.yaml", Llama: l})
 	b := &bench{url: "http://" + string(s.Fleet.Pool("llama").Engines[0]), client: stage.NewClient()}
 	saturationRps := b.saturation(t)
