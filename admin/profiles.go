@@ -22,7 +22,7 @@ type PoolHistory struct {
 	Pool    fleet.PoolID  `json:"pool"`
 	Profile fleet.Profile `json:"profile"` // the fleet file's
 	InUse   fleet.Profile `json:"inUse"`   // likewise, unless a fitted one stands in for it
-	Since   time.Time     `json:"since"`   // when the first of its drifts began; zero: there is none
+	Since   time.Time     `json:"since"`   // from when on a profile is fitted to it; zero: to all of it
 	Spans   []fleet.Span  `json:"spans"`   // oldest first; null: another pool was asked for
 }
 

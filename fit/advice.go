@@ -85,7 +85,7 @@ func (r *Result) noteFates(note func(string, ...any)) {
 		case Outlier:
 			note("left out, its TTFT is far beside the rest (%+.0f %%; a cold start?): %s", 100*p.TTFTResidual, p.Source)
 		case Failing:
-			note("left out, %.0f of %.0f requests failed: %s", p.Failed, p.Failed+p.Requests, p.Source)
+			note("left out, %.0f of %.0f requests failed: %s", p.Failed, p.Failed+p.completed(), p.Source)
 		case Burst:
 			note("left out, no more was sent at once than the engine takes at once: %s", p.Source)
 		case Used:

@@ -37,14 +37,14 @@ func Measurements(history []fleet.Span, from time.Time) (ms []Measurement, notes
 		s := &spans[i]
 		m, ok := measured(s, before(spans, i))
 		switch {
-		case unlike(s.Tokens.Prompt, u.Prompt) || unlike(s.Tokens.Output, u.Output) || math.Abs(s.CachedPart()-u.cached) > maxOtherCache:
+		case unlike(s.Tokens.Prompt, u.Prompt) || unlike(s.Tokens.Output, u.Output) || math.Abs(s.Tokens.CachedPart()-u.cached) > maxOtherCache:
 			unlikely++
 		case !ok:
 			unsteady++
 		default:
 			ms = append(ms, m)
 			requests += s.Issued
-			cached += s.Issued * s.CachedPart()
+			cached += s.Issued * s.Tokens.CachedPart()
 		}
 	}
 	if len(ms) < fewestSpans {
@@ -93,7 +93,7 @@ func usual(spans []fleet.Span) (u likeness) {
 	prompts, outputs, parts, weights := make([]float64, len(spans)), make([]float64, len(spans)), make([]float64, len(spans)), make([]float64, len(spans))
 	for i := range spans {
 		s := &spans[i]
-		prompts[i], outputs[i], parts[i], weights[i] = s.Tokens.Prompt, s.Tokens.Output, s.CachedPart(), s.Issued
+		prompts[i], outputs[i], parts[i], weights[i] = s.Tokens.Prompt, s.Tokens.Output, s.Tokens.CachedPart(), s.Issued
 	}
 	u.Prompt, u.Output, u.cached = median(prompts, weights), median(outputs, weights), median(parts, weights)
 	u.Cached = u.cached * u.Prompt

@@ -121,7 +121,7 @@ func referenceOf(ms []Measurement) (fleet.Tokens, error) {
 			return t, fmt.Errorf("%s: its requests have %.0f prompt and %.0f output tokens, the usual ones %.0f and %.0f; fit runs of unlike requests apart",
 				ms[i].Source, ms[i].Tokens.Prompt, ms[i].Tokens.Output, t.Prompt, t.Output)
 		}
-		if own, usual := cachedPart(ms[i].Tokens), cachedPart(t); math.Abs(own-usual) > maxOtherCache {
+		if own, usual := ms[i].Tokens.CachedPart(), t.CachedPart(); math.Abs(own-usual) > maxOtherCache {
 			return t, fmt.Errorf("%s: %.0f %% of its prompts' tokens were cached, of the usual ones' %.0f %%; fit runs with unlike caches apart, and say of all what was cached",
 				ms[i].Source, 100*own, 100*usual)
 		}
@@ -133,9 +133,6 @@ func referenceOf(ms []Measurement) (fleet.Tokens, error) {
 // stated says whether it is known what of the reference was cached: somebody says so, or
 // measurements tell of some.
 func stated(reference *fleet.Tokens, o *Options) bool { return o.CacheStated || reference.Cached > 0 }
-
-// cachedPart is the part of a prompt that was cached, 0–1.
-func cachedPart(t fleet.Tokens) float64 { return min(1, t.Cached/max(1, t.Prompt)) }
 
 // unlike compares counts of tokens; a few either way are no difference.
 func unlike(a, b float64) bool {
@@ -159,11 +156,14 @@ func pointsOf(ms []Measurement, reference fleet.Tokens, o Options) []Point {
 	return points
 }
 
+// completed is how many requests a run completed; 0: nobody knows.
+func (m *Measurement) completed() float64 { return cmp.Or(m.Requests, m.AchievedRps*m.DurationSeconds) }
+
 // loadOf is a run's load in its own requests per second. What was offered is the
 // better figure where it was kept up with: what was achieved is counted to the end
 // of the last answer, when no more arrive.
 func loadOf(m *Measurement, unloadedTTFT float64) (rps float64, f Fate) {
-	if n := cmp.Or(m.Requests, m.AchievedRps*m.DurationSeconds); n > 0 && m.Failed > maxFailed*(n+m.Failed) {
+	if n := m.completed(); n > 0 && m.Failed > maxFailed*(n+m.Failed) {
 		return cmp.Or(m.AchievedRps, m.OfferedRps), Failing
 	}
 	switch {
@@ -182,7 +182,7 @@ func loadOf(m *Measurement, unloadedTTFT float64) (rps float64, f Fate) {
 // expectedRps is what a run achieves that keeps up: its requests over the time of
 // sending them and of the last answer.
 func (m *Measurement) expectedRps(unloadedTTFT float64) float64 {
-	n := cmp.Or(m.Requests, m.AchievedRps*m.DurationSeconds)
+	n := m.completed()
 	if n == 0 {
 		return m.OfferedRps
 	}
@@ -222,7 +222,7 @@ func saturation(points []Point) float64 {
 // weight is how much a run's means say: of many requests much, but no more than
 // runs agree with one another; of an unknown number as those of a hundred.
 func (p *Point) weight() float64 {
-	n := cmp.Or(p.Requests, p.AchievedRps*p.DurationSeconds, 100)
+	n := cmp.Or(p.completed(), 100)
 	return n / (n + usualRequests)
 }
 

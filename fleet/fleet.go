@@ -144,6 +144,14 @@ type Tokens struct {
 	Cached         float64 // of the prompt, in an engine's KV cache: nobody computes them
 }
 
+// CachedPart is the part of the prompt's tokens that was in a cache, 0–1.
+func (t Tokens) CachedPart() float64 {
+	if t.Prompt <= 0 {
+		return 0
+	}
+	return min(1, max(0, t.Cached/t.Prompt))
+}
+
 // Computed is what of the prompt an engine computes: its last token at least.
 func (t Tokens) Computed() float64 { return max(t.Prompt-max(0, t.Cached), min(t.Prompt, 1)) }
 

@@ -38,14 +38,6 @@ func (s *Span) Rps() float64 { return s.Issued / s.EngineSeconds }
 // Utilisation is how loaded each engine was by a profile.
 func (s *Span) Utilisation(p *Profile) float64 { return s.Rps() * p.Work(s.Tokens) }
 
-// CachedPart is the part of the prompts' tokens that was in a cache, 0–1.
-func (s *Span) CachedPart() float64 {
-	if s.Tokens.Prompt <= 0 {
-		return 0
-	}
-	return min(1, max(0, s.Tokens.Cached/s.Tokens.Prompt))
-}
-
 // Drift is a profile that is not true any more, at some loads.
 type Drift struct {
 	Signal   Signal    `json:"signal"` // ttft or tbt

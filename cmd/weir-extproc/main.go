@@ -210,9 +210,9 @@ func (o *options) watchSilence(ctx context.Context, c *xds.ClientCounters, log *
 	switch {
 	case c.Updates.Load() > 0:
 	case c.Connected.Load():
-		log.Warn("the control plane tells nothing of this front-end, and all requests are refused: is it in the fleet file? weir status lists those that are not", zap.String("frontEnd", o.frontEnd))
+		log.Warn("the control plane tells nothing of this front-end, and until it does Envoy is told that this process does not serve: is it in the fleet file? weir status lists those that are not", zap.String("frontEnd", o.frontEnd))
 	default:
-		log.Warn("the control plane does not answer, and all requests are refused", zap.String("xds", o.xds))
+		log.Warn("the control plane does not answer, and until it does Envoy is told that this process does not serve", zap.String("xds", o.xds))
 	}
 }
 

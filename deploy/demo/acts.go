@@ -114,8 +114,11 @@ func (d *director) roundTrip(fe fleet.FrontEndID, p fleet.PoolID) float64 {
 	return d.stage.Fleet.Network.RoundTripSeconds[fleet.Link{FrontEnd: fe, Pool: p}]
 }
 
+// weakened is what is left of the capacity of a pool that loses some.
+const weakened = 0.8
+
 // weaken takes a fifth of a pool's capacity: its engines slow down, and an operator
-// says so in the fleet file: of their capacity, and of their TTFT.
+// says so in the fleet file.
 func (d *director) weaken(ctx context.Context, p *fleet.Pool) error {
 	for _, e := range p.Engines {
 		if err := slowDown(ctx, e); err != nil {
@@ -126,14 +129,14 @@ func (d *director) weaken(ctx context.Context, p *fleet.Pool) error {
 	if err != nil {
 		return err
 	}
-	changed, err := withCapacity(string(text), p.ID, 0.8*p.Profile.CapacityRps)
+	changed, err := withCapacity(string(text), p.ID, weakened*p.Profile.CapacityRps)
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(d.stage.FleetFile, []byte(changed), 0o644); err != nil {
 		return err
 	}
-	p.Profile.CapacityRps *= 0.8
+	p.Profile.CapacityRps *= weakened // as the view has it
 	return d.stage.Process("weir").Hangup()
 }
 

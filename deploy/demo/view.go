@@ -56,11 +56,12 @@ func (d *director) picture(all []turn, a *act) *picture {
 	for _, t := range recently {
 		link := fleet.Link{FrontEnd: t.frontEnd, Pool: t.pool}
 		p.ttfts[link] = append(p.ttfts[link], t.reply.TTFT)
-		r := p.refused[fleet.Stream{FrontEnd: t.frontEnd, Class: t.class}]
+		stream := fleet.Stream{FrontEnd: t.frontEnd, Class: t.class}
+		r := p.refused[stream]
 		if r.asked++; t.reply.Status == http.StatusTooManyRequests {
 			r.refused++
 		}
-		p.refused[fleet.Stream{FrontEnd: t.frontEnd, Class: t.class}] = r
+		p.refused[stream] = r
 	}
 	for _, ttfts := range p.ttfts {
 		slices.Sort(ttfts)

@@ -189,12 +189,8 @@ func (g *Gate) measure(seconds, window float64) (total float64) {
 	for kind := range kinds {
 		g.draws[kind].take(&g.drawn[kind], seconds)
 		for b := range Buckets {
-			asked := g.asked[kind][b].Load()
-			if asked != 0 {
-				g.asked[kind][b].Add(-asked)
-			}
 			rate := &g.rates[kind][b]
-			*rate = keep**rate + (1-keep)*float64(asked)/seconds
+			*rate = keep**rate + (1-keep)*taken(&g.asked[kind][b])/seconds
 			total += *rate
 		}
 	}

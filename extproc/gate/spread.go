@@ -25,12 +25,17 @@ func binOf(draw float64) int { return min(bins-1, max(0, int(draw*bins))) }
 func (s *spread) take(counts *[bins]atomic.Uint32, seconds float64) {
 	keep := math.Exp(-seconds / spreadSeconds)
 	for i := range s {
-		n := counts[i].Load()
-		if n != 0 {
-			counts[i].Add(-n)
-		}
-		s[i] = keep*s[i] + float64(n)
+		s[i] = keep*s[i] + taken(&counts[i])
 	}
+}
+
+// taken takes a count away. Most are nothing, and then it is not written.
+func taken(count *atomic.Uint32) float64 {
+	n := count.Load()
+	if n != 0 {
+		count.Add(-n)
+	}
+	return float64(n)
 }
 
 // quantile is the draw below which that part of the requests lies, 0–1.
