@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -38,6 +39,7 @@ func newDemo() *cobra.Command {
 	c.Flags().StringVar(&o.FleetFile, "fleet", demoFleet, "the fleet `file` to stage")
 	c.Flags().DurationVar(&o.Length, "for", demo.DefaultLength, "how long all acts last together")
 	c.Flags().Float64Var(&o.Scale, "scale", 0, "factor on all rates (default: what fits two cores)")
+	c.Flags().Uint64Var(&o.Seed, "seed", 0, "of the conversations' names, which decide where each goes (default: another each time)")
 	c.Flags().StringVar(&engines, "engines", "mock", "the engines to `run`: mock, or llama for llama.cpp")
 	return c
 }
@@ -55,6 +57,7 @@ func complete(o *demo.Options, engines string) error {
 		return err
 	}
 	o.Bin = filepath.Dir(self)
+	o.Seed = cmp.Or(o.Seed, rand.Uint64()>>32)
 	o.Envoy = cmp.Or(o.Envoy, os.Getenv("WEIR_ENVOY"), ".venv/bin/envoy")
 	parts := []string{o.Envoy, filepath.Join(o.Bin, "weir-extproc"), filepath.Join(o.Bin, "mock-engine")}
 	switch engines {

@@ -34,6 +34,9 @@ type Options struct {
 	Length                time.Duration // of all acts together
 	Scale                 float64       // factor on all rates of the fleet file; 0: what fits two cores
 	Llama                 *stage.Llama  // real llama.cpp engines; nil: mock engines
+	// Seed names the conversations: their names decide which pool each goes to. With the
+	// same names in every run their luck would be the same in every run, too.
+	Seed uint64
 }
 
 // Real engines share this machine's cores with all the rest, and a token of theirs
@@ -67,6 +70,7 @@ func Run(ctx context.Context, out io.Writer, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	d := newDirector(s, filepath.Base(o.FleetFile), o.Length)
+	d.seed = o.Seed
 	if o.Llama != nil {
 		d.promptBytes = llamaPromptBytes
 	}

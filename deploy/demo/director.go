@@ -19,7 +19,8 @@ type director struct {
 	stage       *stage.Stage
 	title       string
 	length      time.Duration
-	promptBytes int // of every conversation's system prompt
+	seed        uint64 // of the conversations' names
+	promptBytes int    // of every conversation's system prompt
 	history     history
 	started     time.Time
 	script      []*act

@@ -52,7 +52,7 @@ func (t *turn) mark() string { return fmt.Sprintf("%s/%d", t.talk, t.n) }
 
 // talk holds one conversation from a turn to its last.
 func (d *director) talk(ctx context.Context, client *http.Client, stream fleet.Stream, n, from int) {
-	name := fmt.Sprintf("%s-%s-%d", stream.FrontEnd, stream.Class, n)
+	name := fmt.Sprintf("%s-%s-%x-%d", stream.FrontEnd, stream.Class, d.seed, n)
 	rng := rand.New(rand.NewPCG(uint64(n), uint64(len(name))))
 	model := d.stage.Fleet.Class(stream.Class).Models()[0]
 	for i := from; i < turns; i++ {

@@ -32,8 +32,8 @@ func (d *director) verdict(out io.Writer) error {
 	case sent == 0:
 		errs = append(errs, fmt.Errorf("no request was sent in %v: lengthen --for", d.length))
 	case d.stage.Journals() && math.Abs(w.z()) > zLimit:
-		errs = append(errs, fmt.Errorf("measured is not planned: %s %s → %s got %d conversations, the plans in force asked for %.1f (z = %.1f)",
-			w.frontEnd, w.class, w.pool, w.got, w.expected, w.z()))
+		errs = append(errs, fmt.Errorf("measured is not planned: %s %s → %s got %d conversations, the plans in force asked for %.1f (z = %.1f; --seed %d has the same conversations)",
+			w.frontEnd, w.class, w.pool, w.got, w.expected, w.z(), d.seed))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
