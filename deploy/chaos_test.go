@@ -386,8 +386,7 @@ func (c *chaos) overload(f *figures.Report, usual *calm, protected bool) {
 	back := c.ended.Add(10 * time.Second)
 	atMost(c.say("waiting in queues from 10 s after it"), c.waiting(back, c.closed), "requests", 2*erlangQueue*chaosEnginesRps/10)
 	atMost(c.say("TTFT p95 from 10 s after it, of that at 90 % utilisation"), quantile(c.ttfts(back, c.closed), 0.95)/usual.of(c), "of 1", 2)
-	known := c.began.Add(20 * time.Second) // what is measured is smoothed over eight
-	atMost(c.say("measured demand, off the first attempts by"), c.demandError(known, c.ended), "of 1", 0.02)
+	atMost(c.say("measured demand, off the first attempts by"), c.demandError(settled, c.ended), "of 1", 0.02)
 }
 
 // overloadInShort holds what shows at once.
@@ -474,21 +473,24 @@ func (c *chaos) refusedFrom(from time.Time) float64 {
 	return n
 }
 
-// demandError is how far the measured demand is from the first attempts of clients.
+// demandWindow is the time over which demand is measured, once its jump is known.
+const demandWindow = 10 * time.Second
+
+// demandError is how far the measured demand is from the first attempts of clients: at each
+// moment from those of the window before it, for of the next ones nobody knows.
 func (c *chaos) demandError(from, to time.Time) float64 {
-	measured, sees := 0.0, c.seen.between(from, to)
-	for _, s := range sees {
+	measured, asked := 0.0, 0.0
+	for _, s := range c.seen.between(from, to) {
 		for _, fe := range s.status.FrontEnds {
 			for _, st := range fe.Streams {
 				measured += st.DemandRps
 			}
 		}
+		gold, _ := c.first(s.at.Add(-demandWindow), s.at, true)
+		basic, _ := c.first(s.at.Add(-demandWindow), s.at, false)
+		asked += (gold + basic) / demandWindow.Seconds()
 	}
-	measured /= max(1, float64(len(sees)))
-	gold, _ := c.first(from, to, true)
-	basic, _ := c.first(from, to, false)
-	asked := (gold + basic) / to.Sub(from).Seconds()
-	return math.Abs(measured-asked) / asked
+	return math.Abs(measured-asked) / max(1, asked)
 }
 
 // burst holds that a burst passes.

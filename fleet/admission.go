@@ -35,7 +35,7 @@ const (
 	freeStep = 0.25
 	// A queue in the engines that is longer than the work of so many seconds is drained
 	// within drainSeconds, for which a part of the capacity is kept.
-	toleratedSeconds, drainSeconds = 1, 5
+	toleratedSeconds, drainSeconds = 0.5, 5
 	// leastLeft is the part of a pool's capacity that is left for new requests however
 	// long its queue is.
 	leastLeft = 0.2

@@ -46,8 +46,8 @@ func TestCeilings(t *testing.T) {
 		"the high one takes the low one's": {0, []Class{batch, chat}, rps{"chat": 40, "batch": 60}, nil, rps{"chat": 100, "batch": 60}},
 		"the low one is shed":              {0, []Class{batch, chat}, rps{"chat": 90, "batch": 10}, rps{"batch": 50}, rps{"chat": 100, "batch": 10}},
 		"limited with room to spare":       {0, []Class{chat}, rps{"chat": 20}, rps{"chat": 5}, rps{"chat": 20}},
-		"a queue that passes":              {90, []Class{chat}, rps{"chat": 40}, nil, rps{"chat": 100}},
-		"a queue that must drain":          {250, []Class{chat}, rps{"chat": 90}, nil, rps{"chat": 70}},
+		"a queue that passes":              {45, []Class{chat}, rps{"chat": 40}, nil, rps{"chat": 100}},
+		"a queue that must drain":          {250, []Class{chat}, rps{"chat": 90}, nil, rps{"chat": 60}},
 		"a queue without end":              {1e6, []Class{chat}, rps{"chat": 90}, nil, rps{"chat": 20}},
 	} {
 		t.Run(name, func(t *testing.T) {
