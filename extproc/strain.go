@@ -1,34 +1,37 @@
 package extproc
 
-import "weir/fleet"
+import (
+	"weir/extproc/penalty"
+	"weir/fleet"
+)
 
-// Strained are the engines that are sent more than they can do together with others:
-// whose first tokens come late is not sick then, but loaded.
-func (s *Server) Strained() map[fleet.EngineID]bool {
+// Loads are those of the engines that have any: whose first tokens come late need not be
+// sick then.
+func (s *Server) Loads() map[fleet.EngineID]penalty.Load {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
-	out := map[fleet.EngineID]bool{}
+	out := map[fleet.EngineID]penalty.Load{}
 	if t := s.table.Load(); t != nil {
-		s.ledger.strained(t, out)
+		s.ledger.loads(t, out)
 	}
 	return out
 }
 
-// strained adds the engines that a class may use which asks for more than they can do,
-// and those of whose peers many have queues.
-func (l *ledger) strained(t *Table, out map[fleet.EngineID]bool) {
+// loads adds the engines at which requests wait, those that a class may use which asks for
+// more than they can do, and those of whose peers many have queues.
+func (l *ledger) loads(t *Table, out map[fleet.EngineID]penalty.Load) {
+	for _, p := range t.pools {
+		p.loads(out)
+	}
 	for _, c := range t.classes {
 		if !l.short(c) {
 			continue
 		}
 		for i := range c.pools {
 			for j := range c.pools[i].pool.engines {
-				out[c.pools[i].pool.engines[j].id] = true
+				out[c.pools[i].pool.engines[j].id] = penalty.Strained
 			}
 		}
-	}
-	for _, p := range t.pools {
-		p.strained(out)
 	}
 }
 
@@ -43,13 +46,12 @@ func (l *ledger) short(c *class) bool {
 	return c.admitted >= 1 || told != nil && told.Short
 }
 
-// strained adds the engines at a third or more of whose peers requests wait, by the last
-// levels. An engine's own queue says nothing: a sick one has one, too. It takes one such
-// peer in pools of two to four engines, two in those of five to seven, three in one of
+// loads adds the engines at which requests wait, by the last levels: as strained those at
+// a third or more of whose peers they do, too. It takes one such peer in pools of two to four engines, two in those of five to seven, three in one of
 // eight. So a sick engine alone excuses only well ones, which need no excuse, and several
 // excuse one another only if they are half of the pool, or three of seven: there nobody
 // could say whether it is load.
-func (p *pool) strained(out map[fleet.EngineID]bool) {
+func (p *pool) loads(out map[fleet.EngineID]penalty.Load) {
 	waits := func(e *engine) int {
 		if e.live.queued.Load() > 0 {
 			return 1
@@ -62,8 +64,12 @@ func (p *pool) strained(out map[fleet.EngineID]bool) {
 	}
 	for i := range p.engines {
 		e := &p.engines[i]
-		if n := all - waits(e); n > 0 && 3*n >= len(p.engines)-1 {
-			out[e.id] = true
+		own := waits(e)
+		switch n := all - own; {
+		case n > 0 && 3*n >= len(p.engines)-1:
+			out[e.id] = penalty.Strained
+		case own > 0:
+			out[e.id] = penalty.Queued
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"weir/extproc/penalty"
 	"weir/fleet"
 )
 
@@ -46,19 +47,22 @@ func TestStrainedByQueues(t *testing.T) {
 				return fleet.EngineLevels{} // of engines that do not tell nothing is known
 			}
 		})
-		got := s.Strained()
+		got := s.Loads()
 		for i, e := range s.pools[0].Engines {
-			want := c.others
+			strained, want := c.others, penalty.Load(0)
 			if i < c.wait {
-				want = c.those
+				strained, want = c.those, penalty.Queued
+			}
+			if strained {
+				want = penalty.Strained
 			}
 			if got[e.ID] != want {
-				t.Errorf("%d of %d wait: engine %d strained %v", c.wait, c.engines, i, got[e.ID])
+				t.Errorf("%d of %d wait: engine %d has load %v, want %v", c.wait, c.engines, i, got[e.ID], want)
 			}
 		}
 		for _, e := range s.pools[1].Engines {
-			if got[e.ID] {
-				t.Errorf("%d of %d wait: an engine of another pool is strained", c.wait, c.engines)
+			if got[e.ID] != 0 {
+				t.Errorf("%d of %d wait: an engine of another pool has load %v", c.wait, c.engines, got[e.ID])
 			}
 		}
 	}
@@ -99,8 +103,8 @@ func TestStrainedByRefusals(t *testing.T) {
 			if c.want {
 				want = 6
 			}
-			if got := g.Strained(); len(got) != want {
-				t.Errorf("strained: %v, want %d engines", got, want)
+			if got := g.Loads(); len(got) != want {
+				t.Errorf("loads: %v, want %d strained engines", got, want)
 			}
 		})
 	}

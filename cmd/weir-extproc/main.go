@@ -189,7 +189,7 @@ func serve(ctx context.Context, o options) error {
 	group.Go(func() error { return reporter.Run(ctx) })
 	group.Go(func() error { return parts.prober.Run(ctx) })
 	group.Go(func() error { return parts.server.Run(ctx) })
-	group.Go(func() error { return parts.outcomes.Penalise(ctx, parts.server.Strained, parts.server.SetPenalties) })
+	group.Go(func() error { return parts.outcomes.Penalise(ctx, parts.server.Loads, parts.server.SetPenalties) })
 	group.Go(func() error { return parts.answer(ctx, l) })
 	group.Go(func() error { o.watchSilence(ctx, &client.Counters, log); return nil })
 	group.Go(func() error { return serveAdmin(ctx, asked, parts, client, reporter, log.Named("admin")) })

@@ -204,11 +204,13 @@ func (r *Recorder) firstByte(e *entry, p place, late bool) {
 	switch {
 	case !e.first.known || e.status/100 != 2:
 	case e.stream:
+		r.book.Begins(p.engine)
 		r.ttft(p, e.first.value)
 		if !late {
 			r.book.Time(p.engine, penalty.FirstToken, e.began, e.first.value)
 		}
 	case e.decode.known:
+		r.book.Begins(p.engine)
 		if !late {
 			r.book.Time(p.engine, penalty.Whole, e.began, e.first.value)
 		}

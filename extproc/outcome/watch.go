@@ -62,9 +62,9 @@ func (r *Recorder) paced(e *entry, p place, w *watch, now time.Time) {
 const judgeEvery = 250 * time.Millisecond
 
 // Penalise judges engines anew, a few times a second until the context ends, and has
-// changes applied: what each penalised engine's weight is to be multiplied by. Strained
-// says which engines are in pools that are sent more than they can do.
-func (r *Recorder) Penalise(ctx context.Context, strained func() map[fleet.EngineID]bool, apply func(map[fleet.EngineID]float64)) error {
+// changes applied: what each penalised engine's weight is to be multiplied by. Loads are
+// those of the engines at a moment.
+func (r *Recorder) Penalise(ctx context.Context, loads func() map[fleet.EngineID]penalty.Load, apply func(map[fleet.EngineID]float64)) error {
 	tick := time.NewTicker(judgeEvery)
 	defer tick.Stop()
 	for {
@@ -72,7 +72,7 @@ func (r *Recorder) Penalise(ctx context.Context, strained func() map[fleet.Engin
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			if all, changed := r.judge(now, strained()); changed {
+			if all, changed := r.judge(now, loads()); changed {
 				apply(all)
 			}
 		}
@@ -81,10 +81,10 @@ func (r *Recorder) Penalise(ctx context.Context, strained func() map[fleet.Engin
 
 // judge returns what is to be applied, if it is another than the last time: because a
 // penalty has changed, or a view has taken its engine away.
-func (r *Recorder) judge(now time.Time, strained map[fleet.EngineID]bool) (map[fleet.EngineID]float64, bool) {
+func (r *Recorder) judge(now time.Time, loads map[fleet.EngineID]penalty.Load) (map[fleet.EngineID]float64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.book.Strained(now, strained)
+	r.book.Loaded(now, loads)
 	r.book.Step(now)
 	all, penalties := map[fleet.EngineID]float64{}, r.book.Penalties()
 	for _, p := range penalties {

@@ -75,7 +75,10 @@ type engine struct {
 	id     fleet.EngineID
 	pool   fleet.PoolID
 	joined time.Time // zero: with the first engines
-	strain time.Time // until when its first tokens are no sign
+	load   Load
+	strain time.Time // until when its first tokens are no sign, since its pool is strained
+	begun  float64   // answers, over the time [pulse]
+	busy   bool      // requests wait, and it begins as many answers as others
 	tests  [signals]test
 	times  [kinds]recent
 
@@ -150,7 +153,7 @@ func (b *Book) Time(id fleet.EngineID, k Kind, began time.Time, seconds float64)
 // headers have come nobody knows whether it will be a stream.
 func (b *Book) Waiting(id fleet.EngineID, began time.Time, seconds float64, stream bool) (late bool) {
 	e := b.engines[id]
-	if e == nil || began.Before(e.strain) {
+	if e == nil || e.excused(began) {
 		return false
 	}
 	first, whole := &e.times[FirstToken], &e.times[Whole]
@@ -169,25 +172,10 @@ func (b *Book) Waiting(id fleet.EngineID, began time.Time, seconds float64, stre
 	return late
 }
 
-// strainLasts is how long after a strain first tokens that come late are still taken for
-// its consequence.
-const strainLasts = 5 * time.Second
-
-// Strained takes which engines are in pools that are sent more than they can do. Where
-// first tokens come late at one of these, that is load, which admission, bounded load and
-// the plan see to: an engine that is sick as well shows it by its pace and its failures.
-func (b *Book) Strained(now time.Time, ids map[fleet.EngineID]bool) {
-	for id := range ids {
-		if e := b.engines[id]; e != nil {
-			e.strain = now.Add(strainLasts)
-		}
-	}
-}
-
 func (b *Book) judge(e *engine, k Kind, began time.Time, seconds float64) {
 	switch {
 	case !e.times[k].comparable():
-	case signalOf[k] == firstTokens && began.Before(e.strain):
+	case signalOf[k] == firstTokens && e.excused(began):
 	case e.times[k].late(seconds):
 		e.mark(b.stepped, signalOf[k], began, faultOf[k])
 	default:
@@ -220,6 +208,7 @@ func (b *Book) Step(now time.Time) {
 			e.setBack(now)
 			e.fade(elapsed)
 		}
+		keepUp(p)
 		compare(p, now)
 		decide(p, now)
 	}

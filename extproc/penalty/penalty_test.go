@@ -17,7 +17,7 @@ func TestStrained(t *testing.T) {
 		b := NewBook()
 		b.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b", "c"}})
 		if strained {
-			b.Strained(date(0), map[fleet.EngineID]bool{"a": true})
+			b.Loaded(date(0), map[fleet.EngineID]Load{"a": Strained})
 		}
 		say := func(e fleet.EngineID, from, to, seconds float64) {
 			for at := from; at < to; at += 0.1 {
@@ -50,6 +50,59 @@ func TestStrained(t *testing.T) {
 	}
 }
 
+// An engine at which requests wait is busy as long as it begins as many answers as others:
+// one with a queue that begins few is sick, and so is one that is late without a queue.
+func TestBusy(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		load   Load
+		begins int // answers a second, where others begin ten
+		want   bool
+	}{
+		{"a queue, and works as ever", Queued, 10, false},
+		{"a queue, and works hard", Queued, 13, false},
+		{"a queue, and others have little to do", Queued, 7, false},
+		{"a queue, since it is slow", Queued, 3, true},
+		{"a queue, since it hangs", Queued, 0, true},
+		{"no queue", 0, 10, true},
+	} {
+		b := NewBook()
+		b.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b"}})
+		say := func(e fleet.EngineID, at, seconds float64, begins int) {
+			for i := range 10 {
+				b.Time(e, FirstToken, date(at+float64(i)/10), seconds)
+			}
+			for range begins {
+				b.Begins(e)
+			}
+		}
+		for second := range 8 {
+			at := float64(second)
+			if second < 4 {
+				say("a", at, 0.1, 10)
+			} else {
+				say("a", at, 1, c.begins)
+			}
+			say("b", at, 0.1, 10)
+			if second == 5 { // the queue is told of late
+				b.Loaded(date(at), map[fleet.EngineID]Load{"a": c.load})
+			}
+			b.Step(date(at + 1))
+		}
+		if penalised := b.Of("a") < 1; penalised != c.want {
+			t.Errorf("%s: penalised %v: %+v", c.name, penalised, b.Penalties())
+		}
+		if b.Of("b") < 1 {
+			t.Errorf("%s: the other is penalised", c.name)
+		}
+		b.Loaded(date(8), nil) // the queue is gone
+		b.Step(date(8.25))
+		if b.engines["a"].busy {
+			t.Errorf("%s: still busy without a queue", c.name)
+		}
+	}
+}
+
 // When the clock is set back, engines are judged as ever, also one that was in trouble, or
 // in a pool that was strained.
 func TestClockIsSetBack(t *testing.T) {
@@ -61,7 +114,7 @@ func TestClockIsSetBack(t *testing.T) {
 				for at := range 20 {
 					someGoWrong(b, float64(at), 0, slow)
 				}
-				b.Strained(date(18), map[fleet.EngineID]bool{"a": true})
+				b.Loaded(date(18), map[fleet.EngineID]Load{"a": Strained})
 				someGoWrong(b, 20, before, slow)
 				for at := range 8 { // the strain counts for five at most
 					someGoWrong(b, 21-back+float64(at), 5, slow)

@@ -118,4 +118,5 @@ func (e *engine) fade(elapsed time.Duration) {
 		t.lately.fade(elapsed, lately)
 		t.longer.fade(elapsed, longer)
 	}
+	e.begun *= math.Exp(-float64(elapsed) / float64(pulse))
 }
