@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	chaosModel  = "llama-3.3-70b"
-	chaosTokens = 39 // of an answer: with a first token after 200 ms, and one each 100 ms then, four seconds
+	chaosModel = "llama-3.3-70b"
 	// chaosPatience is how long a client waits: nothing may take so long.
 	chaosPatience = 60 * time.Second
 	chaosRetries  = 2 // of a client, as SDKs do
@@ -43,6 +42,7 @@ type asked struct {
 type chaosLoad struct {
 	t       *testing.T
 	stage   *stage.Stage
+	tokens  int // of an answer
 	retries int
 	prefix  string
 
@@ -137,7 +137,7 @@ func (l *chaosLoad) call(a asked) stage.Call {
 	if a.gold {
 		headers["x-tier"] = "gold"
 	}
-	return stage.Call{URL: l.stage.URL(a.frontEnd), Body: stage.LongTurn(chaosModel, a.name, a.turn, chaosTokens), Headers: headers, Timeout: chaosPatience}
+	return stage.Call{URL: l.stage.URL(a.frontEnd), Body: stage.LongTurn(chaosModel, a.name, a.turn, l.tokens), Headers: headers, Timeout: chaosPatience}
 }
 
 // await waits for the conversations under way, and returns all that was asked.

@@ -74,13 +74,31 @@ func runChaos(t *testing.T, sc scenario, f *figures.Report) {
 
 func newChaos(t *testing.T, sc scenario) *chaos {
 	t.Helper()
-	flags := append([]string{"--slots", "40", "--ttft", "200ms", "--ttft-full", "200ms", "--tbt", "100ms", "--jitter", "0.1"}, sc.flags...)
-	s := start(t, stage.Options{FleetFile: "testdata/chaos.yaml", Edit: sc.edit, EngineFlags: func(fleet.PoolID) []string { return flags }})
-	l := &chaosLoad{t: t, stage: s, prefix: sc.name}
+	tokens, tbt := sc.stream()
+	flags := append([]string{"--slots", "40", "--ttft", "200ms", "--ttft-full", "200ms", "--tbt", tbt, "--jitter", "0.1"}, sc.flags...)
+	edit := func(text string) string {
+		text = strings.NewReplacer("outputTokens: 39", fmt.Sprint("outputTokens: ", tokens), "{0%: 100ms, 100%: 100ms}", fmt.Sprintf("{0%%: %s, 100%%: %[1]s}", tbt)).Replace(text)
+		if sc.edit != nil {
+			text = sc.edit(text)
+		}
+		return text
+	}
+	s := start(t, stage.Options{FleetFile: "testdata/chaos.yaml", Edit: edit, EngineFlags: func(fleet.PoolID) []string { return flags }})
+	l := &chaosLoad{t: t, stage: s, prefix: sc.name, tokens: tokens}
 	if sc.retry {
 		l.retries = chaosRetries
 	}
 	return &chaos{T: t, scenario: sc, stage: s, load: l}
+}
+
+// stream is of how many tokens answers are, and how long after one the next comes: four
+// seconds in all, with 200 ms for the first one. In short runs, which have the machine for
+// themselves less, with fewer of them.
+func (sc *scenario) stream() (tokens int, tbt string) {
+	if sc.short {
+		return 13, "316ms"
+	}
+	return 39, "100ms"
 }
 
 // run lets it happen.
