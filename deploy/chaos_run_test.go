@@ -77,7 +77,12 @@ func newChaos(t *testing.T, sc scenario) *chaos {
 	tokens, tbt := sc.stream()
 	flags := append([]string{"--slots", "40", "--ttft", "200ms", "--ttft-full", "200ms", "--tbt", tbt, "--jitter", "0.1"}, sc.flags...)
 	edit := func(text string) string {
-		text = strings.NewReplacer("outputTokens: 39", fmt.Sprint("outputTokens: ", tokens), "{0%: 100ms, 100%: 100ms}", fmt.Sprintf("{0%%: %s, 100%%: %[1]s}", tbt)).Replace(text)
+		for long, now := range map[string]string{"outputTokens: 39": fmt.Sprint("outputTokens: ", tokens), "{0%: 100ms, 100%: 100ms}": fmt.Sprintf("{0%%: %s, 100%%: %[1]s}", tbt)} {
+			if !strings.Contains(text, long) {
+				t.Errorf("the fleet file has no %q", long)
+			}
+			text = strings.Replace(text, long, now, 1)
+		}
 		if sc.edit != nil {
 			text = sc.edit(text)
 		}

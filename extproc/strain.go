@@ -29,7 +29,8 @@ func (l *ledger) loads(t *Table, out map[fleet.EngineID]penalty.Load) {
 		}
 		for i := range c.pools {
 			for j := range c.pools[i].pool.engines {
-				out[c.pools[i].pool.engines[j].id] = penalty.Strained
+				id := c.pools[i].pool.engines[j].id
+				out[id] = penalty.Load{Queued: out[id].Queued, Strained: true}
 			}
 		}
 	}
@@ -46,9 +47,10 @@ func (l *ledger) short(c *class) bool {
 	return c.admitted >= 1 || told != nil && told.Short
 }
 
-// loads adds the engines at which requests wait, by the last levels: as strained those at
-// a third or more of whose peers they do, too. It takes one such peer in pools of two to four engines, two in those of five to seven, three in one of
-// eight. So a sick engine alone excuses only well ones, which need no excuse, and several
+// loads adds the engines at which requests wait, by the last levels, and as strained those
+// at a third or more of whose peers they do. For the latter an engine's own queue says
+// nothing: a sick one has one, too. It takes one such peer in pools of two to four engines,
+// two in those of five to seven, three in one of eight. So a sick engine alone excuses only well ones, which need no excuse, and several
 // excuse one another only if they are half of the pool, or three of seven: there nobody
 // could say whether it is load.
 func (p *pool) loads(out map[fleet.EngineID]penalty.Load) {
@@ -65,11 +67,9 @@ func (p *pool) loads(out map[fleet.EngineID]penalty.Load) {
 	for i := range p.engines {
 		e := &p.engines[i]
 		own := waits(e)
-		switch n := all - own; {
-		case n > 0 && 3*n >= len(p.engines)-1:
-			out[e.id] = penalty.Strained
-		case own > 0:
-			out[e.id] = penalty.Queued
+		n := all - own
+		if l := (penalty.Load{Queued: own > 0, Strained: n > 0 && 3*n >= len(p.engines)-1}); l != (penalty.Load{}) {
+			out[e.id] = l
 		}
 	}
 }

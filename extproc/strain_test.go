@@ -49,20 +49,17 @@ func TestStrainedByQueues(t *testing.T) {
 		})
 		got := s.Loads()
 		for i, e := range s.pools[0].Engines {
-			strained, want := c.others, penalty.Load(0)
-			if i < c.wait {
-				strained, want = c.those, penalty.Queued
-			}
-			if strained {
-				want = penalty.Strained
+			want := penalty.Load{Queued: i < c.wait, Strained: c.others}
+			if want.Queued {
+				want.Strained = c.those
 			}
 			if got[e.ID] != want {
-				t.Errorf("%d of %d wait: engine %d has load %v, want %v", c.wait, c.engines, i, got[e.ID], want)
+				t.Errorf("%d of %d wait: engine %d has load %+v, want %+v", c.wait, c.engines, i, got[e.ID], want)
 			}
 		}
 		for _, e := range s.pools[1].Engines {
-			if got[e.ID] != 0 {
-				t.Errorf("%d of %d wait: an engine of another pool has load %v", c.wait, c.engines, got[e.ID])
+			if got[e.ID] != (penalty.Load{}) {
+				t.Errorf("%d of %d wait: an engine of another pool has load %+v", c.wait, c.engines, got[e.ID])
 			}
 		}
 	}
@@ -99,12 +96,15 @@ func TestStrainedByRefusals(t *testing.T) {
 				}
 				g.pass(gateStep)
 			}
-			want := 0
-			if c.want {
-				want = 6
+			n := 0
+			for _, load := range g.Loads() {
+				if load != (penalty.Load{Strained: true}) {
+					t.Errorf("load %+v", load)
+				}
+				n++
 			}
-			if got := g.Loads(); len(got) != want {
-				t.Errorf("loads: %v, want %d strained engines", got, want)
+			if all := n == 6; all != c.want || n > 0 && !all {
+				t.Errorf("%d of 6 engines are strained, want all: %v", n, c.want)
 			}
 		})
 	}

@@ -33,9 +33,10 @@ const (
 	// freeStep is the least part of a pool's spare capacity that a class may take at
 	// once, however small it was: for the seconds until a plan knows of it.
 	freeStep = 0.25
-	// A queue in the engines that is longer than the work of so many seconds is drained
-	// within drainSeconds, for which a part of the capacity is kept.
-	toleratedSeconds, drainSeconds = 0.5, 5
+	// A queue in the engines that is longer than the work of so many seconds, and than so
+	// many requests at each, is drained within drainSeconds, for which a part of the
+	// capacity is kept. Where an engine serves few, chance alone has that many wait.
+	toleratedSeconds, toleratedEach, drainSeconds = 0.5, 4, 5
 	// leastLeft is the part of a pool's capacity that is left for new requests however
 	// long its queue is.
 	leastLeft = 0.2
@@ -167,13 +168,14 @@ func newSpare(s *State, plan *Plan) spare {
 // left is a pool's capacity less what drains its engines' queues, as far as these are
 // known.
 func left(s *State, q *PoolPlan) float64 {
-	queued := 0.0
+	queued, tolerated := 0.0, 0.0
 	for _, e := range s.Pools[q.Pool].Signals.Engines {
 		if e.Queued.Fresh() {
 			queued += e.Queued.Value
+			tolerated += toleratedEach
 		}
 	}
-	excess := max(0, queued-toleratedSeconds*q.CapacityRps)
+	excess := max(0, queued-max(tolerated, toleratedSeconds*q.CapacityRps))
 	return max(leastLeft*q.CapacityRps, q.CapacityRps-excess/drainSeconds)
 }
 

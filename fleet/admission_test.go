@@ -137,3 +137,20 @@ func TestShareOfANode(t *testing.T) {
 		t.Error("a node has its share, and an unknown one that of any other")
 	}
 }
+
+// Where an engine serves few, the queue that chance gives it is not drained; one of several
+// tolerates as many at each.
+func TestQueuesOfFew(t *testing.T) {
+	for _, c := range []struct {
+		engines      int
+		queued, want float64 // at each, and the pool's RPS
+	}{{1, 4, 2}, {1, 6.5, 1.5}, {2, 4, 2}, {2, 5.25, 1.5}, {8, 4, 2}} {
+		s := &State{Pools: map[PoolID]PoolState{"p": {Signals: PoolSignals{Engines: map[EngineID]EngineSignals{}}}}}
+		for i := range c.engines {
+			s.Pools["p"].Signals.Engines[EngineID(rune('a'+i))] = EngineSignals{Queued: Reading{Value: c.queued, At: time.Unix(1, 0)}}
+		}
+		if got := left(s, &PoolPlan{Pool: "p", CapacityRps: 2}); got != c.want {
+			t.Errorf("%d engines with %v waiting at each: %v RPS are left, want %v", c.engines, c.queued, got, c.want)
+		}
+	}
+}

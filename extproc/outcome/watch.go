@@ -62,8 +62,8 @@ func (r *Recorder) paced(e *entry, p place, w *watch, now time.Time) {
 const judgeEvery = 250 * time.Millisecond
 
 // Penalise judges engines anew, a few times a second until the context ends, and has
-// changes applied: what each penalised engine's weight is to be multiplied by. Loads are
-// those of the engines at a moment.
+// changes applied: what each penalised engine's weight is to be multiplied by. Loads says
+// what engines have to do at that moment, whose first tokens may wait for it.
 func (r *Recorder) Penalise(ctx context.Context, loads func() map[fleet.EngineID]penalty.Load, apply func(map[fleet.EngineID]float64)) error {
 	tick := time.NewTicker(judgeEvery)
 	defer tick.Stop()

@@ -8,6 +8,7 @@ import (
 	logv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/extproc/penalty"
 	"weir/fleet"
 )
 
@@ -101,6 +102,31 @@ func TestPenaltiesOfTheLog(t *testing.T) {
 				t.Errorf("penalties %+v, want one for %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// An engine at which requests wait is not penalised for late first tokens while the log has
+// it begin as many answers as its peer, as streams or in one piece.
+func TestPenaltiesOfBusyEngines(t *testing.T) {
+	t.Parallel()
+	for form, shape := range map[string]func(*logv3.HTTPAccessLogEntry){"a stream": streamed, "one piece": whole} {
+		for _, queued := range []bool{false, true} {
+			r := recorder()
+			for n := range 80 {
+				passed, slow := time.Duration(n)*time.Second/2, n >= 60
+				for _, e := range []string{well, sick} {
+					took := 200 * time.Millisecond
+					if e == sick && slow {
+						took = time.Second
+					}
+					r.receive(message(line(attemptEnd, at(e), began(passed), shape, first(took), decoded(took+300*time.Millisecond), numbered(e, n))), later(passed))
+				}
+				r.judge(later(passed+250*time.Millisecond), map[fleet.EngineID]penalty.Load{sick + ":80": {Queued: queued && slow}})
+			}
+			if got := r.Penalties(); (got == nil) != queued {
+				t.Errorf("%s, queued %v: penalties %+v", form, queued, got)
+			}
+		}
 	}
 }
 

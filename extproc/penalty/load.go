@@ -7,41 +7,65 @@ import (
 	"weir/fleet"
 )
 
-// Load is what first tokens of an engine wait for, that need not be its own fault.
-type Load int
-
-const (
-	// Queued is an engine at which requests wait. So they do at one that is sick, too.
-	Queued Load = 1 + iota
-	// Strained is one in a pool that is sent more than it can do.
-	Strained
-)
+// Load is what first tokens of an engine may wait for that is not sick. The zero Load is
+// that of an engine which has no more to do than it can.
+type Load struct {
+	Queued   bool // requests wait at it, as they do at a sick one, too
+	Strained bool // its pool is sent more than it can do
+}
 
 const (
 	// strainLasts is how long after a strain first tokens that come late are still taken
 	// for its consequence.
 	strainLasts = 5 * time.Second
+	// busyLasts is how long a queue may be chance. One that lasts longer, where peers have
+	// none, is the engine's own.
+	busyLasts = 10 * time.Second
+	// Without requests that wait for so long, which is more than one word of the levels, a
+	// queue has ended.
+	queueEnds = 3 * time.Second
 	// pulse is over what answers are counted that begin: a sick engine's are missed soon.
-	pulse = 1500 * time.Millisecond
-	// keepsUp is the part of what others begin that a busy engine does at least: one
-	// three times slower, whose first tokens are late without a queue, does not.
-	keepsUp = 0.5
+	pulse = 4 * time.Second
+	// keepsUp is the part of what its peers begin that a busy engine does at least. Who has
+	// a queue by chance begins all that it can, which is more than they do.
+	keepsUp = 0.8
+	// leastBegun is how many answers of a peer say what there is to keep up with.
+	leastBegun = 4
 )
 
-// Loaded takes the load of engines; that of all others is none.
+// queue is whether requests wait at an engine, since when, and when they last did.
+type queue struct {
+	waits       bool
+	first, last time.Time
+}
+
+// Loaded takes the loads of engines; who is not among them has none.
 //
 // Where first tokens come late in a strained pool, that is load, which admission, bounded
 // load and the plan see to: an engine that is sick as well shows it by its pace and its
-// failures. Where they come late at one engine that has a queue, that is chance as long as
-// it begins as many answers as others: it was sent more than its part, and to take its
+// failures. Where they come late at one engine that has a queue and keeps up with its
+// peers, that is chance for a while: it was sent more than its part, and to take its
 // traffic away would only give others such a queue.
 func (b *Book) Loaded(now time.Time, loads map[fleet.EngineID]Load) {
 	for id, e := range b.engines {
-		e.load = loads[id]
-		if e.load == Strained {
+		load := loads[id]
+		if load.Strained {
 			e.strain = now.Add(strainLasts)
 		}
+		e.queue.take(now, load.Queued)
 	}
+}
+
+// take takes whether requests wait.
+func (q *queue) take(now time.Time, waits bool) {
+	q.waits = waits
+	if !waits {
+		return
+	}
+	if since := now.Sub(q.last); since > queueEnds || since < 0 {
+		q.first = now
+	}
+	q.last = now
 }
 
 // Begins takes that an engine has begun an answer.
@@ -53,21 +77,43 @@ func (b *Book) Begins(id fleet.EngineID) {
 
 // excused says whether it is no sign that the first token of a request which began then is
 // late.
-func (e *engine) excused(began time.Time) bool { return e.busy || began.Before(e.strain) }
+func (e *engine) excused(began time.Time) bool { return began.Before(e.strain) }
 
-// keepUp finds which engines of a pool are only busy. What was held against their first
-// tokens before that was known is forgotten.
-func keepUp(p []*engine) {
-	begun := make([]float64, len(p))
-	for i, e := range p {
-		begun[i] = e.begun
+// excuse finds which engines of a pool are only busy: late first tokens of what they have
+// begun so far count no more, nor those that were told before that was known.
+func excuse(p []*engine, now time.Time) {
+	for _, e := range p {
+		if e.queue.waits && now.Sub(e.queue.first) < busyLasts && e.keepsUp(p, now) {
+			e.forgive(now)
+		}
+	}
+}
+
+// keepsUp says whether an engine begins about as many answers as its peers. Those that
+// begin few, or get a part of the traffic only, are none to go by.
+func (e *engine) keepsUp(p []*engine, now time.Time) bool {
+	var begun []float64
+	for _, peer := range p {
+		if peer != e && peer.begun >= leastBegun && peer.warm(now) {
+			begun = append(begun, peer.begun)
+		}
+	}
+	if len(begun) == 0 {
+		return false
 	}
 	slices.Sort(begun)
-	for _, e := range p {
-		others, ok := middleOfOthers(begun, e.begun)
-		e.busy = ok && e.load == Queued && e.begun >= max(1, keepsUp*others)
-		if e.busy {
-			e.tests[firstTokens].score = 0
-		}
+	return e.begun >= keepsUp*begun[len(begun)/2]
+}
+
+// forgive takes back what was held against an engine's first tokens, and a penalty for
+// them as though it had not been: if another follows, that is no relapse.
+func (e *engine) forgive(now time.Time) {
+	if e.strain.Before(now) {
+		e.strain = now
+	}
+	t := &e.tests[firstTokens]
+	*t = test{threshold: t.threshold, bad: t.bad, good: t.good}
+	if e.value < 1 && e.fault == fleet.FaultFirstTokens {
+		e.value = 1
 	}
 }

@@ -13,7 +13,8 @@
 // if, of the requests that began after its own trouble did, those of its peers went well:
 // at most of them or, where it fails, clearly at one. So nobody is penalised for what
 // befalls all, which is load, or a client's doing. Of no pool are more
-// than half of the engines penalised, rounded down.
+// than half of the engines penalised, rounded down. Nor is an engine for late first tokens
+// that is busy: requests wait at it, and it begins as many answers as its peers.
 //
 // A penalised engine keeps a trickle of traffic. Good answers to it lower the score, and
 // so does time, more slowly each time that the engine relapses.
@@ -75,10 +76,9 @@ type engine struct {
 	id     fleet.EngineID
 	pool   fleet.PoolID
 	joined time.Time // zero: with the first engines
-	load   Load
-	strain time.Time // until when its first tokens are no sign, since its pool is strained
-	begun  float64   // answers, over the time [pulse]
-	busy   bool      // requests wait, and it begins as many answers as others
+	strain time.Time // until when its first tokens are no sign
+	queue  queue
+	begun  float64 // answers, over the time [pulse]
 	tests  [signals]test
 	times  [kinds]recent
 
@@ -173,10 +173,11 @@ func (b *Book) Waiting(id fleet.EngineID, began time.Time, seconds float64, stre
 }
 
 func (b *Book) judge(e *engine, k Kind, began time.Time, seconds float64) {
+	late := e.times[k].late(seconds)
 	switch {
 	case !e.times[k].comparable():
-	case signalOf[k] == firstTokens && e.excused(began):
-	case e.times[k].late(seconds):
+	case late && signalOf[k] == firstTokens && e.excused(began):
+	case late:
 		e.mark(b.stepped, signalOf[k], began, faultOf[k])
 	default:
 		e.mark(b.stepped, signalOf[k], began, "")
@@ -208,7 +209,7 @@ func (b *Book) Step(now time.Time) {
 			e.setBack(now)
 			e.fade(elapsed)
 		}
-		keepUp(p)
+		excuse(p, now)
 		compare(p, now)
 		decide(p, now)
 	}

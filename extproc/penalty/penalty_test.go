@@ -17,7 +17,7 @@ func TestStrained(t *testing.T) {
 		b := NewBook()
 		b.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b", "c"}})
 		if strained {
-			b.Loaded(date(0), map[fleet.EngineID]Load{"a": Strained})
+			b.Loaded(date(0), map[fleet.EngineID]Load{"a": {Strained: true}})
 		}
 		say := func(e fleet.EngineID, from, to, seconds float64) {
 			for at := from; at < to; at += 0.1 {
@@ -50,56 +50,128 @@ func TestStrained(t *testing.T) {
 	}
 }
 
-// An engine at which requests wait is busy as long as it begins as many answers as others:
-// one with a queue that begins few is sick, and so is one that is late without a queue.
+// fed is a pool whose engines have so many requests a second, each of which begins its
+// answer after a time, and tells of the load of one of them.
+type fed struct {
+	book *Book
+	now  float64
+}
+
+func newFed(engines ...fleet.EngineID) *fed {
+	f := &fed{book: NewBook()}
+	f.book.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": engines})
+	f.book.Step(date(0))
+	return f
+}
+
+// pass lets a quarter of a second pass, in which each engine has begun answers that took
+// so long; of the first one as many and as long as is said of it.
+func (f *fed) pass(rps, first float64, seconds float64, load Load) {
+	f.now += stepSeconds
+	for i, e := range f.book.pools["p"] {
+		n, took := rps, 0.1
+		if i == 0 {
+			n, took = first, seconds
+		}
+		for k := math.Floor((f.now - stepSeconds) * n); k < math.Floor(f.now*n); k++ {
+			f.book.Begins(e.id)
+			f.book.Time(e.id, FirstToken, date(f.now-took), took)
+		}
+	}
+	f.book.Loaded(date(f.now), map[fleet.EngineID]Load{"a": load})
+	f.book.Step(date(f.now))
+}
+
+// An engine at which requests wait is busy as long as it begins about as many answers as
+// its peers, for some seconds. One that begins fewer is sick, and so is one that is late
+// without a queue, or with one that lasts.
 func TestBusy(t *testing.T) {
+	queued := Load{Queued: true}
 	for _, c := range []struct {
-		name   string
-		load   Load
-		begins int // answers a second, where others begin ten
-		want   bool
+		name       string
+		load       Load
+		rps, first float64 // answers that begin, a second
+		seconds    int
+		want       bool // it is penalised at some time
 	}{
-		{"a queue, and works as ever", Queued, 10, false},
-		{"a queue, and works hard", Queued, 13, false},
-		{"a queue, and others have little to do", Queued, 7, false},
-		{"a queue, since it is slow", Queued, 3, true},
-		{"a queue, since it hangs", Queued, 0, true},
-		{"no queue", 0, 10, true},
+		{"no queue", Load{}, 10, 10, 9, true},
+		{"a queue, and keeps up", queued, 10, 10, 9, false},
+		{"a queue, and works hard", queued, 6, 10, 9, false},
+		{"a queue, and begins a little less", queued, 10, 8.5, 9, false},
+		{"a queue, and begins clearly less", queued, 10, 6, 9, true},
+		{"a queue, since it is slow", queued, 10, 2, 9, true},
+		{"a queue that lasts", queued, 10, 10, 15, true},
+		{"a queue, and too few come to tell", queued, 0.5, 0.5, 30, true},
+		{"a queue, and few come", queued, 1.5, 1.5, 9, false},
+		{"others have queues, too", Load{Queued: true, Strained: true}, 10, 3, 30, false},
 	} {
-		b := NewBook()
-		b.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b"}})
-		say := func(e fleet.EngineID, at, seconds float64, begins int) {
-			for i := range 10 {
-				b.Time(e, FirstToken, date(at+float64(i)/10), seconds)
+		for _, engines := range [][]fleet.EngineID{{"a", "b"}, {"a", "b", "c", "d"}} {
+			f := newFed(engines...)
+			for range 80 {
+				f.pass(c.rps, c.rps, 0.1, Load{})
 			}
-			for range begins {
-				b.Begins(e)
+			penalised := false
+			for range c.seconds * 4 {
+				f.pass(c.rps, c.first, 1, c.load)
+				penalised = penalised || f.book.Of("a") < 1
+			}
+			if penalised != c.want {
+				t.Errorf("%s, of %d: penalised %v", c.name, len(engines), penalised)
+			}
+			if all := f.book.Penalties(); len(all) > 0 && all[0].Engine != "a" {
+				t.Errorf("%s: penalties %+v", c.name, all)
 			}
 		}
-		for second := range 8 {
-			at := float64(second)
-			if second < 4 {
-				say("a", at, 0.1, 10)
-			} else {
-				say("a", at, 1, c.begins)
-			}
-			say("b", at, 0.1, 10)
-			if second == 5 { // the queue is told of late
-				b.Loaded(date(at), map[fleet.EngineID]Load{"a": c.load})
-			}
-			b.Step(date(at + 1))
+	}
+}
+
+// A queue that is told of late ends the penalty at once, and the next one is no relapse;
+// also if by then the peer, which has had all the load, has a queue as well.
+func TestBusyIsKnownLate(t *testing.T) {
+	for _, load := range []Load{{Queued: true}, {Queued: true, Strained: true}} {
+		f := newFed("a", "b")
+		for range 80 {
+			f.pass(10, 10, 0.1, Load{})
 		}
-		if penalised := b.Of("a") < 1; penalised != c.want {
-			t.Errorf("%s: penalised %v: %+v", c.name, penalised, b.Penalties())
+		for range 8 {
+			f.pass(10, 10, 1, Load{})
 		}
-		if b.Of("b") < 1 {
-			t.Errorf("%s: the other is penalised", c.name)
+		if f.book.Of("a") == 1 {
+			t.Fatal("late first tokens are no sign")
 		}
-		b.Loaded(date(8), nil) // the queue is gone
-		b.Step(date(8.25))
-		if b.engines["a"].busy {
-			t.Errorf("%s: still busy without a queue", c.name)
+		f.pass(10, 10, 1, load)
+		if p := f.book.Of("a"); p < 1 {
+			t.Errorf("%+v: penalised to %v still", load, p)
 		}
+		for range 40 {
+			f.pass(10, 10, 0.1, Load{})
+		}
+		for range 12 {
+			f.pass(10, 10, 1, Load{})
+		}
+		if e := f.book.engines["a"]; e.value == 1 || e.relapses > 0 {
+			t.Errorf("%+v: penalised to %v the next time, after %d relapses", load, e.value, e.relapses)
+		}
+	}
+}
+
+// Peers that have joined or are penalised get a part only: there is nobody to keep up with.
+func TestBusyAgainstNobody(t *testing.T) {
+	f := newFed("a", "b")
+	f.book.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b", "c"}})
+	for _, id := range []fleet.EngineID{"a", "b", "c"} {
+		f.book.engines[id].begun = 40
+	}
+	pool, a := f.book.pools["p"], f.book.engines["a"]
+	if !a.keepsUp(pool, date(1)) {
+		t.Error("does not keep up with a peer that begins as much")
+	}
+	f.book.engines["b"].value = 0.05
+	if a.keepsUp(pool, date(1)) {
+		t.Error("keeps up with peers of which one is penalised and one has joined")
+	}
+	if !a.keepsUp(pool, date(61.5)) {
+		t.Error("does not keep up with a peer that has been there for a minute")
 	}
 }
 
@@ -114,7 +186,7 @@ func TestClockIsSetBack(t *testing.T) {
 				for at := range 20 {
 					someGoWrong(b, float64(at), 0, slow)
 				}
-				b.Loaded(date(18), map[fleet.EngineID]Load{"a": Strained})
+				b.Loaded(date(18), map[fleet.EngineID]Load{"a": {Strained: true}})
 				someGoWrong(b, 20, before, slow)
 				for at := range 8 { // the strain counts for five at most
 					someGoWrong(b, 21-back+float64(at), 5, slow)
