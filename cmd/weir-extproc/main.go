@@ -114,7 +114,7 @@ type parts struct {
 func newParts(o options, log *zap.Logger) *parts {
 	server := extproc.New(log.Named("extproc"))
 	server.SetBudget(o.bodyBudgetMiB << 20)
-	outcomes := outcome.New(o.slowAfter)
+	outcomes := outcome.New(o.slowAfter, log.Named("penalties"))
 	outcomes.OnAnswer = func(a outcome.Answer) { server.Answered(a.ID, a.Engine, a.Key) }
 	return &parts{node: o.nodeID, server: server, outcomes: outcomes, prober: roundtrip.New()}
 }

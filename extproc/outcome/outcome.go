@@ -15,6 +15,7 @@ import (
 	"time"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,6 +35,7 @@ type Recorder struct {
 	OnAnswer func(Answer) // is told of responses that may be followed, as they end; nil: nobody is; set before the first entry
 
 	slowAfter time.Duration
+	log       *zap.Logger // of penalties
 	places    atomic.Pointer[places]
 	metrics   metrics
 
@@ -61,9 +63,9 @@ type Counters struct {
 }
 
 // New returns a recorder that takes an attempt for slow whose first byte takes
-// longer than slowAfter.
-func New(slowAfter time.Duration) *Recorder {
-	return &Recorder{slowAfter: slowAfter, metrics: newMetrics(), open: open{}, sum: newSum(), book: penalty.NewBook()}
+// longer than slowAfter. Penalties are logged as they begin and end.
+func New(slowAfter time.Duration, log *zap.Logger) *Recorder {
+	return &Recorder{slowAfter: slowAfter, log: log, metrics: newMetrics(), open: open{}, sum: newSum(), book: penalty.NewBook()}
 }
 
 // service is Envoy's AccessLogService, whose messages read themselves: the server must

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
@@ -32,7 +33,7 @@ func view() *fleet.View {
 }
 
 func recorder() *Recorder {
-	r := New(limit)
+	r := New(limit, zap.NewNop())
 	r.Swap(view())
 	return r
 }
@@ -299,7 +300,7 @@ func TestTokensWithoutUsageAreEstimated(t *testing.T) {
 }
 
 func TestWhatIsNotCounted(t *testing.T) {
-	r := New(limit)
+	r := New(limit, zap.NewNop())
 	answered := line(attemptEnd, streamed, first(1), decoded(1))
 	r.receive(message(answered), noon)
 	if got := r.Counters.Unknown.Load(); got != 1 {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"time"
 
+	"go.uber.org/zap"
+
 	"weir/extproc/penalty"
 	"weir/fleet"
 )
@@ -96,6 +98,12 @@ func (r *Recorder) judge(now time.Time, loads map[fleet.EngineID]penalty.Load) (
 	for _, p := range penalties {
 		if _, lasts := r.applied[p.Engine]; !lasts {
 			r.metrics.penalties.WithLabelValues(string(p.Pool), string(p.Fault)).Inc()
+			r.log.Warn("engine penalised", zap.String("pool", string(p.Pool)), zap.String("engine", string(p.Engine)), zap.String("for", string(p.Fault)), zap.Float64("penalty", p.Value))
+		}
+	}
+	for id := range r.applied {
+		if _, lasts := all[id]; !lasts {
+			r.log.Info("engine penalised no more", zap.String("engine", string(id)))
 		}
 	}
 	r.applied = all

@@ -7,6 +7,8 @@ import (
 
 	logv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"weir/extproc/penalty"
 	"weir/fleet"
@@ -102,6 +104,44 @@ func TestPenaltiesOfTheLog(t *testing.T) {
 				t.Errorf("penalties %+v, want one for %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// Operators read in the log who is penalised, for what, and when that has ended.
+func TestPenaltiesAreLogged(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	r := recorder()
+	r.log = zap.New(core)
+	told := func(n int, outcome func(*logv3.HTTPAccessLogEntry)) []observer.LoggedEntry {
+		passed := time.Duration(n) * time.Second
+		for _, e := range []string{well, sick} {
+			of := streamed
+			if e == sick {
+				of = outcome
+			}
+			r.receive(message(line(attemptEnd, at(e), began(passed), of, first(100*time.Millisecond), decoded(300*time.Millisecond), numbered(e, n))), later(passed))
+		}
+		r.judge(later(passed+250*time.Millisecond), nil)
+		return logs.TakeAll()
+	}
+	n := 0
+	next := func(outcome func(*logv3.HTTPAccessLogEntry)) observer.LoggedEntry {
+		for end := n + 60; n < end; n++ {
+			if got := told(n, outcome); len(got) > 0 {
+				return got[0]
+			}
+		}
+		t.Fatal("nothing is logged in a minute")
+		return observer.LoggedEntry{}
+	}
+	begins, ends := next(code(500)), next(streamed)
+	fields := begins.ContextMap()
+	if begins.Level != zap.WarnLevel || fields["engine"] != sick+":80" || fields["pool"] != "a" || fields["for"] != "server_error" {
+		t.Errorf("%v: %q %v", begins.Level, begins.Message, fields)
+	}
+	if ends.Level != zap.InfoLevel || ends.ContextMap()["engine"] != sick+":80" || r.Penalties() != nil {
+		t.Errorf("%v: %q %v with penalties %v", ends.Level, ends.Message, ends.ContextMap(), r.Penalties())
 	}
 }
 
