@@ -145,7 +145,7 @@ func typical(runs []benchRun) benchRun {
 		}
 		if i < benchMeans {
 			slices.Sort(all)
-			out[i] = all[len(all)/2]
+			out[i] = quantile(all, 0.5)
 		}
 	}
 	return out

@@ -50,9 +50,9 @@ func (l *ledger) short(c *class) bool {
 // loads adds the engines at which requests wait, by the last levels, and as strained those
 // at a third or more of whose peers they do. For the latter an engine's own queue says
 // nothing: a sick one has one, too. It takes one such peer in pools of two to four engines,
-// two in those of five to seven, three in one of eight. So a sick engine alone excuses only well ones, which need no excuse, and several
-// excuse one another only if they are half of the pool, or three of seven: there nobody
-// could say whether it is load.
+// two in those of five to seven, three in one of eight. So a sick engine alone excuses only
+// well ones, which need no excuse, and several excuse one another only if they are half of
+// the pool, or three of seven: there nobody could say whether it is load.
 func (p *pool) loads(out map[fleet.EngineID]penalty.Load) {
 	waits := func(e *engine) int {
 		if e.live.queued.Load() > 0 {

@@ -57,7 +57,7 @@ func complete(o *demo.Options, engines string) error {
 		return err
 	}
 	o.Bin = filepath.Dir(self)
-	o.Seed = cmp.Or(o.Seed, rand.Uint64()>>32)
+	o.Seed = cmp.Or(o.Seed, uint64(rand.Uint32()))
 	o.Envoy = cmp.Or(o.Envoy, os.Getenv("WEIR_ENVOY"), ".venv/bin/envoy")
 	parts := []string{o.Envoy, filepath.Join(o.Bin, "weir-extproc"), filepath.Join(o.Bin, "mock-engine")}
 	switch engines {

@@ -1,6 +1,7 @@
 package penalty
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -82,27 +83,33 @@ func (e *engine) excused(began time.Time) bool { return began.Before(e.strain) }
 // excuse finds which engines of a pool are only busy: late first tokens of what they have
 // begun so far count no more, nor those that were told before that was known.
 func excuse(p []*engine, now time.Time) {
+	var begun []float64
 	for _, e := range p {
-		if e.queue.waits && now.Sub(e.queue.first) < busyLasts && e.keepsUp(p, now) {
+		if e.toGoBy(now) {
+			begun = append(begun, e.begun)
+		}
+	}
+	slices.Sort(begun)
+	for _, e := range p {
+		if e.queue.waits && now.Sub(e.queue.first) < busyLasts && e.keepsUp(begun, now) {
 			e.forgive(now)
 		}
 	}
 }
 
-// keepsUp says whether an engine begins about as many answers as its peers. Those that
-// begin few, or get a part of the traffic only, are none to go by.
-func (e *engine) keepsUp(p []*engine, now time.Time) bool {
-	var begun []float64
-	for _, peer := range p {
-		if peer != e && peer.begun >= leastBegun && peer.warm(now) {
-			begun = append(begun, peer.begun)
-		}
+// toGoBy says whether an engine is one to go by: one that begins few answers, or gets a part
+// of the traffic only, is none.
+func (e *engine) toGoBy(now time.Time) bool { return e.begun >= leastBegun && e.warm(now) }
+
+// keepsUp says whether an engine begins about as many answers as its peers, of those to go
+// by, in order.
+func (e *engine) keepsUp(begun []float64, now time.Time) bool {
+	own := math.NaN()
+	if e.toGoBy(now) {
+		own = e.begun
 	}
-	if len(begun) == 0 {
-		return false
-	}
-	slices.Sort(begun)
-	return e.begun >= keepsUp*begun[len(begun)/2]
+	middle, ok := middleOfOthers(begun, own)
+	return ok && e.begun >= keepsUp*middle
 }
 
 // forgive takes back what was held against an engine's first tokens, and a penalty for

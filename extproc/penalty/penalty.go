@@ -12,9 +12,9 @@
 // A high score alone is no penalty: the engine must stand out. An engine is suspect only
 // if, of the requests that began after its own trouble did, those of its peers went well:
 // at most of them or, where it fails, clearly at one. So nobody is penalised for what
-// befalls all, which is load, or a client's doing. Of no pool are more
-// than half of the engines penalised, rounded down. Nor is an engine for late first tokens
-// that is busy: requests wait at it, and it begins as many answers as its peers.
+// befalls all, which is load, or a client's doing. Nor is an engine for late first tokens
+// that is busy: requests wait at it, and it begins as many answers as its peers. Of no pool
+// are more than half of the engines penalised, rounded down.
 //
 // A penalised engine keeps a trickle of traffic. Good answers to it lower the score, and
 // so does time, more slowly each time that the engine relapses.

@@ -1,6 +1,7 @@
 package penalty
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -157,21 +158,47 @@ func TestBusyIsKnownLate(t *testing.T) {
 
 // Peers that have joined or are penalised get a part only: there is nobody to keep up with.
 func TestBusyAgainstNobody(t *testing.T) {
-	f := newFed("a", "b")
-	f.book.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b", "c"}})
-	for _, id := range []fleet.EngineID{"a", "b", "c"} {
-		f.book.engines[id].begun = 40
+	excused := func(at float64, penalised bool) bool {
+		f := newFed("a", "b")
+		f.book.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b", "c"}})
+		for _, id := range []fleet.EngineID{"a", "b", "c"} {
+			f.book.engines[id].begun = 40
+		}
+		if penalised {
+			f.book.engines["b"].value = Least
+		}
+		f.book.Loaded(date(at), map[fleet.EngineID]Load{"a": {Queued: true}})
+		excuse(f.book.pools["p"], date(at))
+		return f.book.engines["a"].excused(date(at - 0.1))
 	}
-	pool, a := f.book.pools["p"], f.book.engines["a"]
-	if !a.keepsUp(pool, date(1)) {
+	if !excused(1, false) {
 		t.Error("does not keep up with a peer that begins as much")
 	}
-	f.book.engines["b"].value = 0.05
-	if a.keepsUp(pool, date(1)) {
+	if excused(1, true) {
 		t.Error("keeps up with peers of which one is penalised and one has joined")
 	}
-	if !a.keepsUp(pool, date(61.5)) {
+	if !excused(61.5, true) {
 		t.Error("does not keep up with a peer that has been there for a minute")
+	}
+}
+
+// A step of a pool of two thousand engines, at all of which requests wait.
+func BenchmarkStep(b *testing.B) {
+	var ids []fleet.EngineID
+	loads := map[fleet.EngineID]Load{}
+	for i := range 2000 {
+		id := fleet.EngineID(fmt.Sprint("e", i))
+		ids = append(ids, id)
+		loads[id] = Load{Queued: true}
+	}
+	f := newFed(ids...)
+	for range 40 {
+		f.pass(10, 10, 0.1, Load{})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		f.book.Loaded(date(f.now), loads)
+		f.book.Step(date(f.now))
 	}
 }
 
