@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -91,14 +92,18 @@ func TestAFullEngineTurnsConversationsAway(t *testing.T) {
 	hanging, leave := context.WithCancel(t.Context())
 	defer leave()
 	var queue sync.WaitGroup
-	for i := range 12 {
+	queued := named("queued", 12)
+	for _, name := range queued {
 		queue.Go(func() {
-			call := chatCall("http://"+string(full), fmt.Sprint("queued-", i))
+			call := chatCall("http://"+string(full), name)
 			call.Timeout = time.Minute
 			stage.Do(hanging, stage.NewClient(), call)
 		})
 	}
-	eventually(t, "the queue is there", 10*time.Second, func() bool { return len(atEngine(arrivals(t, s), full)) >= 12 })
+	eventually(t, "the queue is there", 10*time.Second, func() bool {
+		there := atEngine(arrivals(t, s), full)
+		return !slices.ContainsFunc(queued, func(name string) bool { return !there[name] })
+	})
 	setFaults(t, full, `{}`)
 	eventually(t, "weir-extproc knows of the queue", 10*time.Second, fills("1"))
 
