@@ -79,6 +79,20 @@ test-capacity: setup ## Measure at length how a profile that promises too much i
 test-fit: setup ## Measure llama.cpp at many loads, and predict its TTFT at others
 	WEIR_FIGURES=$(abspath out/test-fit.json) go test -count=1 -v -timeout 30m -run TestFitAtLength ./deploy
 
+# inference-perf asks for Python 3.12 and for 800 MB; it runs on 3.11 as well.
+perf := $(abspath .tools/inference-perf)
+
+$(perf)/bin/inference-perf: tools/inference-perf.txt | setup
+	$(WEIR_PYTHON) -m venv $(perf)
+	$(perf)/bin/pip install --quiet --only-binary :all: --no-deps --ignore-requires-python -r $<
+	touch $@
+
+.PHONY: test-fit-tools
+test-fit-tools: setup build $(perf)/bin/inference-perf ## Fit what inference-perf itself measures of a mock and a llama.cpp engine
+	mkdir -p out
+	WEIR_FIGURES=$(abspath out/test-fit-tools.json) WEIR_INFERENCE_PERF=$(perf)/bin/python \
+		go test -count=1 -v -timeout 20m -run TestFitByInferencePerf ./deploy
+
 # CHAOS="300 %" runs the scenarios whose names have that in them.
 CHAOS ?=
 
