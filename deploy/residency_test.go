@@ -199,10 +199,11 @@ func (r *residency) until(what string, holds func() bool) {
 }
 
 // retriesAllowed waits until what one engine has of a burst may be tried again: after
-// failures retries are few for a moment.
+// failures retries are few until the reports of them are forgotten, which takes the longer
+// the more there were of them and the less comes after.
 func (r *residency) retriesAllowed() {
 	r.t.Helper()
-	r.until("retries are allowed again", func() bool {
+	eventually(r.t, "retries are allowed again", 90*time.Second, func() bool {
 		return retryFloor(r.t, r.stage, "acme") >= onEachWay/2 && retryFloor(r.t, r.stage, "acme-tools") >= onEachWay/4
 	})
 }
