@@ -174,7 +174,7 @@ func (r *Recorder) goesOn(e *entry, p place, now time.Time) {
 	case a.judged:
 	case e.first.known:
 		a.judged = e.stream
-		r.firstByte(e, p, a.watch.late)
+		r.firstByte(e, p, &a.watch)
 	case age > r.patience(e):
 		a.judged, a.slow = true, true
 		r.outcome(e, p, fleet.Slow, &a.watch)
@@ -194,31 +194,37 @@ func (r *Recorder) patience(e *entry) time.Duration {
 func (r *Recorder) attemptOver(e *entry, p place) {
 	a := r.open.end(e, byAttempt)
 	if !a.judged {
-		r.firstByte(e, p, a.watch.late)
+		r.firstByte(e, p, &a.watch)
 	}
 	if o, known := e.outcome(); known && !a.slow {
 		r.outcome(e, p, o, &a.watch)
 	}
 }
 
-// firstByte counts the first byte of a good answer. If it was late, the penalties know.
-func (r *Recorder) firstByte(e *entry, p place, late bool) {
+// firstByte counts the first byte of a good answer.
+func (r *Recorder) firstByte(e *entry, p place, w *watch) {
 	switch {
 	case !e.first.known || e.status/100 != 2:
 	case e.stream:
 		r.book.Begins(p.engine)
 		r.ttft(p, e.first.value)
-		if !late {
-			r.book.Time(p.engine, penalty.FirstToken, e.began, e.first.value)
-		}
+		r.took(e, p, penalty.FirstToken, w)
 	case e.decode.known:
 		r.book.Begins(p.engine)
-		if !late {
-			r.book.Time(p.engine, penalty.Whole, e.began, e.first.value)
-		}
+		r.took(e, p, penalty.Whole, w)
 		r.sum.engine(p).Whole++
 		c := r.sum.class(e.class)
 		c.longestWhole = max(c.longestWhole, e.first.value)
+	}
+}
+
+// took tells the penalties how long a first byte took. If it was late, they know that.
+func (r *Recorder) took(e *entry, p place, k penalty.Kind, w *watch) {
+	switch {
+	case !w.late:
+		r.book.Time(p.engine, k, e.began, e.first.value)
+	case !w.known:
+		r.book.Took(p.engine, k, e.first.value)
 	}
 }
 

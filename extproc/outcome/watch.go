@@ -15,6 +15,7 @@ import (
 type watch struct {
 	lasts bool // it was told
 	late  bool // its first byte was, before it came
+	known bool // as a stream, when it was
 	paced bool // its pace was
 	idle  bool // it makes no progress, which was told
 
@@ -34,7 +35,9 @@ func (r *Recorder) watched(e *entry, p place, w *watch, now time.Time) {
 	}
 	switch {
 	case !e.first.known:
-		w.late = w.late || r.book.Waiting(p.engine, e.began, now.Sub(e.began).Seconds(), e.stream)
+		if !w.late {
+			w.late, w.known = r.book.Waiting(p.engine, e.began, now.Sub(e.began).Seconds(), e.stream), e.stream
+		}
 	case e.stream:
 		r.paced(e, p, w, now)
 	}

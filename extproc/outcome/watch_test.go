@@ -170,6 +170,46 @@ func TestPenaltiesOfBusyEngines(t *testing.T) {
 	}
 }
 
+// Where headers come with the first token, what was late before anybody knew what it would be
+// is timed when that is known, so that what is usual follows what has become usual everywhere.
+// Then an engine that is slower still is found.
+func TestLateFirstBytesAreTimed(t *testing.T) {
+	t.Parallel()
+	for form, shape := range map[string]func(*logv3.HTTPAccessLogEntry){"streams": streamed, "in one piece": whole} {
+		told := map[time.Duration]lines{} // each quarter of a second
+		answer := func(e string, n int, took time.Duration) {
+			start := time.Duration(n) * time.Second / 2
+			for age := time.Second; age < took; age += time.Second {
+				told[start+age] = append(told[start+age], line(whileItLasts, at(e), began(start), code(0), numbered(e, n)))
+			}
+			told[start+took] = append(told[start+took], line(attemptEnd, at(e), began(start), shape, first(took), decoded(took+time.Second), numbered(e, n)))
+		}
+		for n := range 200 {
+			usual := 250 * time.Millisecond
+			if n >= 40 {
+				usual = 1500 * time.Millisecond
+			}
+			answer(well, n, usual)
+			if n < 160 {
+				answer(sick, n, usual)
+			} else {
+				answer(sick, n, 8*time.Second)
+			}
+		}
+		r := recorder()
+		for passed := time.Duration(0); passed < 100*time.Second; passed += 250 * time.Millisecond {
+			r.receive(message(told[passed]...), later(passed))
+			r.judge(later(passed), nil)
+			if got := r.Penalties(); passed < 80*time.Second && got != nil {
+				t.Fatalf("%s: penalties %+v after %v, while both engines are alike", form, got, passed)
+			}
+		}
+		if got := r.Penalties(); len(got) != 1 || got[0].Engine != sick+":80" || got[0].Fault != fleet.FaultFirstTokens {
+			t.Errorf("%s: penalties %+v, want one of the engine that is slower than what is usual by now", form, got)
+		}
+	}
+}
+
 // Streams that stand still, and those that come slowly, are known by their bytes long
 // before they end. One that stands still counts once, however long.
 func TestPenaltiesOfStreams(t *testing.T) {

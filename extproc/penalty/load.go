@@ -51,7 +51,7 @@ func (b *Book) Loaded(now time.Time, loads map[fleet.EngineID]Load) {
 	for id, e := range b.engines {
 		load := loads[id]
 		if load.Strained {
-			e.strain = now.Add(strainLasts)
+			e.strain = wall(now).Add(strainLasts)
 		}
 		e.queue.take(now, load.Queued)
 	}
@@ -75,6 +75,10 @@ func (b *Book) Begins(id fleet.EngineID) {
 		e.begun++
 	}
 }
+
+// wall is a time by the clock alone: those of requests are, and who compares them with a
+// process's own does not see that the clock was set back.
+func wall(t time.Time) time.Time { return t.Round(0) }
 
 // excused says whether it is no sign that the first token of a request which began then is
 // late.
@@ -116,7 +120,7 @@ func (e *engine) keepsUp(begun []float64, now time.Time) bool {
 // them as though it had not been: if another follows, that is no relapse.
 func (e *engine) forgive(now time.Time) {
 	if e.strain.Before(now) {
-		e.strain = now
+		e.strain = wall(now)
 	}
 	t := &e.tests[firstTokens]
 	*t = test{threshold: t.threshold, bad: t.bad, good: t.good}

@@ -116,8 +116,10 @@ const (
 // it fails, clearly one. Once it stood out, it does until more are in trouble than not.
 func (e *engine) standsOut(s signal, p []*engine, now time.Time) bool {
 	t := &e.tests[s]
-	// Of peers nothing counts that may have begun before: a moment earlier all was well.
-	own, since := t.window.since(t.began, now), t.began.Add(slot)
+	own, since := t.window.since(t.began, now), t.began
+	if !t.late {
+		since = since.Add(slot) // of peers nothing counts that may have begun before: a moment earlier all was well
+	}
 	var all sum
 	active, well, sick := 0, 0, 0
 	for _, peer := range p {

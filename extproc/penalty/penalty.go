@@ -148,9 +148,18 @@ func (b *Book) Time(id fleet.EngineID, k Kind, began time.Time, seconds float64)
 	b.judge(e, k, began, seconds)
 }
 
+// Took takes how long something took that [Book.Waiting] has called late before it was known
+// what it would be: to know what is usual, and as no second mark.
+func (b *Book) Took(id fleet.EngineID, k Kind, seconds float64) {
+	if e := b.engines[id]; e != nil {
+		e.times[k].add(seconds)
+	}
+}
+
 // Waiting says whether the first byte of an answer has taken too long already, though it
-// has not come yet, and takes that if so: its time is not to be told any more. Before the
-// headers have come nobody knows whether it will be a stream.
+// has not come yet, and takes that if so, of a stream with the time so far. Before the headers
+// have come nobody knows whether it will be a stream: where answers in one piece were seen,
+// it must be late for these, too, and nothing is known as long as no peer has had such.
 func (b *Book) Waiting(id fleet.EngineID, began time.Time, seconds float64, stream bool) (late bool) {
 	e := b.engines[id]
 	if e == nil || e.excused(began) {
@@ -158,7 +167,7 @@ func (b *Book) Waiting(id fleet.EngineID, began time.Time, seconds float64, stre
 	}
 	first, whole := &e.times[FirstToken], &e.times[Whole]
 	switch {
-	case stream || !whole.comparable():
+	case stream || whole.n == 0:
 		late = first.late(seconds)
 	default:
 		late = whole.late(seconds) && (!first.comparable() || first.late(seconds))

@@ -341,3 +341,54 @@ func TestSet(t *testing.T) {
 		t.Error("an engine that left is penalised")
 	}
 }
+
+// Where answers in one piece go to one engine alone, nobody knows how long such take: as long
+// as it has no headers, none of that engine's is late, be streams as soon as they may.
+func TestNobodyElseAnswersInOnePiece(t *testing.T) {
+	b := NewBook()
+	b.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b", "c"}})
+	for i := range 12 {
+		for _, e := range []fleet.EngineID{"a", "b", "c"} {
+			b.Time(e, FirstToken, date(float64(i)), 0.2)
+		}
+		b.Step(date(float64(i)))
+	}
+	if !b.Waiting("a", date(12), 2, false) {
+		t.Fatal("where no answer in one piece was ever seen, one without headers after ten times as long is not late")
+	}
+	b.Took("a", Whole, 5)
+	b.Step(date(13))
+	if b.Waiting("a", date(13), 2, false) {
+		t.Error("one without headers is late, though they may come with an answer in one piece")
+	}
+	if !b.Waiting("a", date(13), 2, true) || !b.Waiting("b", date(13), 2, false) {
+		t.Error("a stream, or an engine without such answers, is not late")
+	}
+}
+
+// What a strain excuses is compared with the times of requests, which are wall clock times:
+// were it a process's own, nobody would see that the clock was set back.
+func TestStrainIsOfTheWallClock(t *testing.T) {
+	b := NewBook()
+	b.Set(time.Now(), map[fleet.PoolID][]fleet.EngineID{"p": {"a"}})
+	b.Loaded(time.Now(), map[fleet.EngineID]Load{"a": {Strained: true}})
+	if got := b.engines["a"].strain; got != got.Round(0) {
+		t.Errorf("%v has a monotonic reading", got)
+	}
+}
+
+// A machine without a clock begins in 1970, and says that requests began before.
+func TestTimesBeforeTheEpoch(t *testing.T) {
+	b, zero := NewBook(), time.Unix(0, 0)
+	b.Set(zero, map[fleet.PoolID][]fleet.EngineID{"p": {"a", "b"}})
+	for i := range 20 {
+		now := zero.Add(time.Duration(i) * time.Second / 4)
+		b.Step(now)
+		b.Outcome("a", now.Add(-2*time.Second), fleet.Refused)
+		b.Outcome("b", now.Add(-2*time.Second), fleet.Answered)
+	}
+	b.Step(zero.Add(5 * time.Second))
+	if b.Of("a") != Least || b.Of("b") != 1 {
+		t.Errorf("penalties %v and %v", b.Of("a"), b.Of("b"))
+	}
+}

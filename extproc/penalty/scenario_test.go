@@ -23,6 +23,8 @@ import (
 //	even                    requests come evenly, else as chance has it
 //	hold                    headers come with the first token
 //	at 10 a slow=10         from that second on the engine behaves so
+//	at 10 a fail=1 after=9  requests fail so many seconds after they began
+//	at 10 a cut             what is under way there breaks off, and all is well again
 //	want 13-60 a < 0.2      its part of the traffic, in parts of what it gets unpenalised
 //	want 0-60 b = 1         it is not penalised
 //	want 13-60 a mean< 0.3  the mean of its part
@@ -51,7 +53,9 @@ type change struct {
 // acts is how an engine behaves.
 type acts struct {
 	slow, fail float64
-	how        string // of its failures
+	how        string  // of its failures
+	after      float64 // seconds: when they come; 0: soon
+	cut        bool
 	hang       bool
 	stall      bool
 }
@@ -141,6 +145,10 @@ func newActs(words []string, number func(string) float64) acts {
 			a.fail = number(value)
 		case "how":
 			a.how = value
+		case "after":
+			a.after = number(value)
+		case "cut":
+			a.cut = true
 		case "hang":
 			a.hang = true
 		case "stall":
@@ -224,6 +232,9 @@ func (w *world) become(e fleet.EngineID, a acts) {
 			if r.outcome == fleet.Answered {
 				r.ends = age + (r.ends-age)*stretch
 			}
+			if a.cut && r.first < age {
+				r.outcome, r.ends = fleet.Truncated, age
+			}
 		}
 	}
 }
@@ -293,6 +304,7 @@ func (w *world) request(e fleet.EngineID, began float64) *request {
 		if r.outcome == fleet.Truncated {
 			r.first, r.ends = 0.1, 0.3
 		}
+		r.ends = max(r.ends, a.after)
 	case a.hang:
 		r.first, r.ends, r.outcome = math.Inf(1), slowAfter, fleet.Slow
 	case a.stall:

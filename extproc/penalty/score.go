@@ -32,6 +32,7 @@ type test struct {
 	threshold      float64   // from which on it is suspect
 	bad, good      float64   // what a mark adds, and takes away
 	began          time.Time // of the first bad request since the score was low
+	late           bool      // it is when that was known
 	first, last    time.Time // when it was known, and the last one
 	lately, longer rate
 	window         window
@@ -75,6 +76,7 @@ var lasting = [signals]time.Duration{firstTokens: 1250 * time.Millisecond, token
 // mark takes one request's; without a fault it is a good one.
 func (e *engine) mark(now time.Time, s signal, began time.Time, fault fleet.Fault) {
 	t := &e.tests[s]
+	began, late := filed(began, now)
 	if fault == "" {
 		t.lately.add(0)
 		t.longer.add(0)
@@ -89,7 +91,7 @@ func (e *engine) mark(now time.Time, s signal, began time.Time, fault fleet.Faul
 	t.lately.add(1)
 	t.longer.add(1)
 	if t.score < t.threshold/2 {
-		t.began, t.first = began, now
+		t.began, t.late, t.first = began, late, now
 	}
 	t.last = now
 	t.score = min(t.threshold+reserve, t.score+t.bad)
@@ -106,7 +108,7 @@ func (e *engine) setBack(now time.Time) {
 		}
 	}
 	if e.strain.After(now.Add(strainLasts)) {
-		e.strain = now
+		e.strain = wall(now)
 	}
 }
 

@@ -11,8 +11,8 @@ const (
 )
 
 // window has the marks of the last seconds, by when their requests began: so that those
-// of one engine are compared with those of others at the same time, however long it took
-// until they were known.
+// of one engine are compared with those of others at the same time. What is known later
+// than that is filed by when it is known.
 type window struct {
 	newest int64 // slot
 	marks  [slots]sum
@@ -25,7 +25,7 @@ func slotOf(t time.Time) int64 { return t.UnixMilli() / slot.Milliseconds() }
 
 func (w *window) add(began time.Time, bad bool) {
 	at := slotOf(began)
-	if at <= w.newest-slots {
+	if at <= w.newest-slots || at < 0 {
 		return
 	}
 	for n := max(w.newest, at-slots); n < at; n++ {
@@ -39,6 +39,15 @@ func (w *window) add(began time.Time, bad bool) {
 	}
 }
 
+// filed is when a request is taken to have begun: what is known too late for the window is of
+// the time when it is known, at all engines alike.
+func filed(began, now time.Time) (_ time.Time, late bool) {
+	if now.Sub(began) > (slots-2)*slot {
+		return now, true
+	}
+	return began, false
+}
+
 // ahead says whether the window has marks of a time that is yet to come.
 func (w *window) ahead(now time.Time) bool { return w.newest > slotOf(now)+1 }
 
@@ -47,7 +56,7 @@ func (w *window) last() time.Time { return time.Unix(0, w.newest*int64(slot)) }
 
 // since adds up the marks of requests that began from then on.
 func (w *window) since(began, now time.Time) (out sum) {
-	for n := max(slotOf(began), slotOf(now)-slots+1, w.newest-slots+1); n <= w.newest; n++ {
+	for n := max(slotOf(began), slotOf(now)-slots+1, w.newest-slots+1, 0); n <= w.newest; n++ {
 		out.add(w.marks[n%slots])
 	}
 	return out
