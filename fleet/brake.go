@@ -134,8 +134,13 @@ func (b *Brake) Sound() error {
 		return fmt.Errorf("there is no brake %.100q", b.Kind)
 	}
 	m := &misfits{kind: b.Kind}
-	m.want("pool", b.Pool != "", b.Kind == BrakePin || b.Kind == BrakeDrain && b.Engine == "")
-	m.want("engine", b.Engine != "", b.Kind == BrakeDrain && b.Pool == "")
+	switch {
+	case b.Kind != BrakeDrain:
+		m.want("pool", b.Pool != "", b.Kind == BrakePin)
+		m.want("engine", b.Engine != "", false)
+	case (b.Pool == "") == (b.Engine == ""):
+		m.add("name either a pool or an engine")
+	}
 	m.want("front-end", b.FrontEnd != "", b.Kind == BrakePin)
 	m.want("class", b.Class != "", b.Kind == BrakeLimit || b.Kind == BrakePin && b.Class != "")
 	if b.Share != 0 && (b.Kind != BrakePin || !within(b.Share, leastPin, 1)) {
@@ -213,7 +218,7 @@ func DrainedEngines(brakes []Brake, p *Pool, known map[EngineID]Readiness) map[E
 	for i := range brakes {
 		b := &brakes[i]
 		for _, e := range p.Engines {
-			if b.Kind != BrakeDrain || b.Pool != p.ID && b.Engine != e || !known[e].Serves() {
+			if !b.drains(p.ID, e) || !known[e].Serves() {
 				continue
 			}
 			if out == nil {
@@ -226,12 +231,17 @@ func DrainedEngines(brakes []Brake, p *Pool, known map[EngineID]Readiness) map[E
 	return out
 }
 
+// drains says whether the brake is a drain of that engine of a pool.
+func (b *Brake) drains(p PoolID, e EngineID) bool {
+	return b.Kind == BrakeDrain && (b.Pool == p || b.Engine == e)
+}
+
 // DrainedBy is the drain that keeps an engine of a pool from serving, or nil.
 func (s *State) DrainedBy(p PoolID, e EngineID) *Brake {
 	if s.Readiness(p, e) != Draining {
 		return nil
 	}
-	return s.brake(func(b *Brake) bool { return b.Kind == BrakeDrain && (b.Pool == p || b.Engine == e) })
+	return s.brake(func(b *Brake) bool { return b.drains(p, e) })
 }
 
 // Frozen is the brake that holds the plan, or nil.

@@ -114,13 +114,14 @@ func (s *State) pinned(st Stream) float64 {
 	return sum
 }
 
-// checkDrain says whether every class that has an engine keeps one.
+// checkDrain says whether every class that has an engine keeps one: one that serves now, if
+// there is one, and one that can.
 func (s *State) checkDrain(b *Brake) error {
 	then := *s
 	then.Brake(WithBrake(s.Brakes, *b))
 	var left []string
 	for i := range s.Fleet.Classes {
-		if c := &s.Fleet.Classes[i]; s.serves(c) && !then.serves(c) {
+		if c := &s.Fleet.Classes[i]; s.serves(c) && !then.serves(c) || s.spares(c) && !then.spares(c) {
 			left = append(left, fmt.Sprintf("%q", c.ID))
 		}
 	}
@@ -133,6 +134,15 @@ func (s *State) checkDrain(b *Brake) error {
 // serves says whether any engine may serve a class.
 func (s *State) serves(c *Class) bool {
 	return slices.ContainsFunc(s.Fleet.Pools, func(p Pool) bool { return c.Eligible(&p) && s.ReadyEngines(&p) > 0 })
+}
+
+// spares says whether drains leave any engine to a class, be it ready or not.
+func (s *State) spares(c *Class) bool {
+	return slices.ContainsFunc(s.Fleet.Pools, func(p Pool) bool {
+		return c.Eligible(&p) && slices.ContainsFunc(p.Engines, func(e EngineID) bool {
+			return s.brake(func(b *Brake) bool { return b.drains(p.ID, e) }) == nil
+		})
+	})
 }
 
 // suggested is how many names are suggested in place of an unknown one.

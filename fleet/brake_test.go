@@ -76,8 +76,8 @@ func TestCheckBrake(t *testing.T) {
 		"an unknown engine":           {brake: drain("", "10.0.0.4:800"), err: `there is no engine "10.0.0.4:800": name one of 10.0.0.4:8000, 10.0.0.1:8000, 10.0.0.2:8000, …`},
 		"an unknown class":            {brake: limit("cod", 3), err: `there is no class "cod": name one of code, chat`},
 		"an unknown front-end":        {brake: pin("est", "", "both", 0.5), err: `there is no front-end "est": name one of east, west`},
-		"a drain of nothing":          {brake: drain("", ""), err: "drain: it needs a pool"},
-		"a drain of both":             {brake: drain("chat", "10.0.0.3:8000"), err: "takes no engine"},
+		"a drain of nothing":          {brake: drain("", ""), err: "drain: name either a pool or an engine"},
+		"a drain of both":             {brake: drain("chat", "10.0.0.3:8000"), err: "drain: name either a pool or an engine"},
 		"a drain with a share":        {brake: Brake{BrakeTarget: drain("chat", "").BrakeTarget, Share: 0.5, Owner: "a", Since: noon, Until: noon.Add(1)}, err: "share 0.5"},
 		"a freeze of a class":         {brake: brake(BrakeTarget{Kind: BrakeFreeze, Class: "chat"}), err: "it takes no class"},
 		"a pin without a front-end":   {brake: pin("", "chat", "both", 0.5), err: "it needs a front-end"},
@@ -111,6 +111,32 @@ func TestCheckBrake(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.err)
 			}
 		})
+	}
+}
+
+// Engines that are not ready just now are not the less wanted: a drain of the last that others
+// leave needs force, too.
+func TestDrainsWhileNothingIsReady(t *testing.T) {
+	last := drain("both", "")
+	for _, left := range []bool{true, false} {
+		s := braked()
+		for id, p := range s.Pools {
+			p.Engines = map[EngineID]Readiness{}
+			for _, e := range s.Fleet.Pool(id).Engines {
+				p.Engines[e] = Unready
+			}
+			s.Pools[id] = p
+		}
+		if !left {
+			s.Brake([]Brake{drain("chat", "")})
+		}
+		err := CheckBrake(s, &last, false)
+		if !errors.Is(err, ErrBrake) || !strings.Contains(err.Error(), `"code"`) {
+			t.Errorf("%v, want no engine for class \"code\"", err)
+		}
+		if all := err != nil && strings.Contains(err.Error(), `"chat"`); all == left {
+			t.Errorf("%v, and pool chat has engines: %v", err, left)
+		}
 	}
 }
 
