@@ -2,6 +2,7 @@ package penalty
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -52,8 +53,8 @@ func usual(s signal, rates []float64, own float64) float64 {
 func decide(p []*engine, now time.Time) {
 	var suspects []*engine
 	values := map[*engine]float64{}
-	for _, e := range p {
-		if value := e.deserves(p, now); value < alike {
+	for i, e := range p {
+		if value := e.deserves(p, i, now); value < alike {
 			values[e] = value
 			suspects = append(suspects, e)
 		}
@@ -79,14 +80,15 @@ func (e *engine) first() int {
 	return 1
 }
 
-// deserves is the penalty that an engine's scores ask for, if it stands out.
-func (e *engine) deserves(p []*engine, now time.Time) float64 {
+// deserves is the penalty that an engine's scores ask for, if it stands out of its pool, in
+// which it has that place.
+func (e *engine) deserves(p []*engine, place int, now time.Time) float64 {
 	value := 1.0
 	for s := range e.tests {
 		t := &e.tests[s]
 		over := t.score - t.threshold
 		lasts := t.standsOut || t.last.Sub(t.first) >= lasting[s]
-		t.standsOut = over > 0 && lasts && e.standsOut(signal(s), p, now)
+		t.standsOut = over > 0 && lasts && e.standsOut(signal(s), peersOf(p, place), now)
 		if !t.standsOut {
 			continue
 		}
@@ -108,13 +110,29 @@ const (
 	mostUnlikely = 15
 	// ill is the rate of bad marks from which on a peer is in trouble, too.
 	ill = 0.3
+	// mostCompared peers say whether it is the engine or all: in large pools each engine is
+	// held against others, for a step must be short when many are in trouble.
+	mostCompared = 64
 	// enough requests of its own tell whether an engine that stood out still does.
 	enough = 2
 )
 
+// peersOf are the peers that the engine at a place is held against: all or, where there are
+// many, some at even distances.
+func peersOf(p []*engine, place int) iter.Seq[*engine] {
+	return func(yield func(*engine) bool) {
+		apart := max(1, len(p)/mostCompared)
+		for i := apart; i < len(p); i += apart {
+			if !yield(p[(place+i)%len(p)]) {
+				return
+			}
+		}
+	}
+}
+
 // standsOut says whether most peers did well since the engine's trouble began or, where
 // it fails, clearly one. Once it stood out, it does until more are in trouble than not.
-func (e *engine) standsOut(s signal, p []*engine, now time.Time) bool {
+func (e *engine) standsOut(s signal, peers iter.Seq[*engine], now time.Time) bool {
 	t := &e.tests[s]
 	own, since := t.window.since(t.began, now), t.began
 	if !t.late {
@@ -122,9 +140,9 @@ func (e *engine) standsOut(s signal, p []*engine, now time.Time) bool {
 	}
 	var all sum
 	active, well, sick := 0, 0, 0
-	for _, peer := range p {
+	for peer := range peers {
 		w := &peer.tests[s].window
-		if peer == e || now.Sub(w.last()) > slots*slot {
+		if now.Sub(w.last()) > slots*slot {
 			continue
 		}
 		active++

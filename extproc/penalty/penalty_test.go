@@ -202,6 +202,48 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
+// When everything fails each engine of a large pool is compared with others, four times a
+// second.
+func BenchmarkStepWhileAllFail(b *testing.B) {
+	book, ids := NewBook(), make([]fleet.EngineID, 2000)
+	for i := range ids {
+		ids[i] = fleet.EngineID(fmt.Sprint("e", i))
+	}
+	book.Set(date(0), map[fleet.PoolID][]fleet.EngineID{"p": ids})
+	for at := range 5 {
+		for _, id := range ids {
+			book.Outcome(id, date(float64(at)), fleet.Refused)
+		}
+		book.Step(date(float64(at)))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		book.Step(date(4))
+	}
+}
+
+// In a large pool nobody is held against itself, and all against as many, at even distances.
+func TestPeersOf(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 64, 65, 127, 128, 129, 2000} {
+		p := make([]*engine, n)
+		for i := range p {
+			p[i] = &engine{}
+		}
+		for place, e := range p {
+			seen := map[*engine]bool{}
+			for peer := range peersOf(p, place) {
+				if peer == e || seen[peer] {
+					t.Fatalf("of %d, place %d: itself, or one twice", n, place)
+				}
+				seen[peer] = true
+			}
+			if got := len(seen); got > 2*mostCompared || got < min(n-1, mostCompared-1) {
+				t.Fatalf("of %d, place %d: %d peers", n, place, got)
+			}
+		}
+	}
+}
+
 // When the clock is set back, engines are judged as ever, also one that was in trouble, or
 // in a pool that was strained.
 func TestClockIsSetBack(t *testing.T) {
