@@ -135,12 +135,12 @@ bench-simulate: setup ## Hold weir simulate against real Envoys under the same r
 lint: ## Vet, staticcheck and the formatting
 	go vet ./...
 	$(tool) staticcheck ./...
-	@unformatted=$$($(tool) gofumpt -l .); if [ -n "$$unformatted" ]; then \
+	@unformatted=$$($(tool) gofumpt -l *.go */); if [ -n "$$unformatted" ]; then \
 		printf 'not formatted, run make fmt:\n%s\n' "$$unformatted" >&2; exit 1; fi
 
 .PHONY: fmt
 fmt: ## Format the code
-	$(tool) gofumpt -w .
+	$(tool) gofumpt -w *.go */
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
