@@ -135,6 +135,10 @@ func run(where string, set []column, record []string) (Measurement, error) {
 		if err != nil || v < 0 || math.IsNaN(v) || math.IsInf(v, 0) && set[i].name != "offered_rps" {
 			return m, fmt.Errorf("%s: %s: %q is not a number that could be measured; write digits alone, the unit stands in the column's name", where, set[i].name, text)
 		}
+		if v == 0 && (set[i].name == "rps" || set[i].name == "requests") {
+			// Zero stands for what is not known in a measurement; here it is known.
+			return m, fmt.Errorf("%s: %s is 0: where nothing was answered there is no TTFT; leave the run out, or the field empty if it is not known", where, set[i].name)
+		}
 		set[i].set(&m, v)
 	}
 	return m, m.check()

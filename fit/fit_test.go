@@ -203,6 +203,7 @@ func TestTooLittleIsRefused(t *testing.T) {
 		"no tokens":           {changed(func(m *Measurement) { m.Tokens = fleet.Tokens{} }), 0, "say --tokens PROMPT,OUTPUT"},
 		"no TTFT":             {changed(func(m *Measurement) { m.TTFTSeconds = 0 }), 0, "5 rps: TTFT is not known"},
 		"no load":             {changed(func(m *Measurement) { m.OfferedRps, m.AchievedRps = 0, 0 }), 0, "5 rps: the load is not known"},
+		"failures of unknown": {changed(func(m *Measurement) { m.Failed, m.Requests = 1000, 0 }), 0, "5 rps: 1000 requests failed, and how many did not is not known; give the requests"},
 		"an odd unit":         {changed(func(m *Measurement) { m.TTFTSeconds = 1e5 }), 0, "5 rps: 100000 TTFT in seconds cannot be; look at its unit"},
 		"not a number":        {changed(func(m *Measurement) { m.TBTSeconds = math.NaN() }), 0, "5 rps: NaN is no measured value"},
 	}

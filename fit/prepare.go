@@ -101,6 +101,8 @@ func (m Measurement) check() error {
 		return fmt.Errorf("%s: the load is not known; give the completed requests per second", m.Source)
 	case m.TTFTSeconds == 0:
 		return fmt.Errorf("%s: TTFT is not known; measure with streamed answers", m.Source)
+	case m.Failed > 0 && m.completed() == 0:
+		return fmt.Errorf("%s: %.0f requests failed, and how many did not is not known; give the requests that were completed, or leave the run out", m.Source, m.Failed)
 	}
 	return nil
 }
