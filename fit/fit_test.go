@@ -216,6 +216,34 @@ func TestTooLittleIsRefused(t *testing.T) {
 	}
 }
 
+// More can be completed than was offered only by chance, of which short runs have more.
+func TestAheadOfWhatWasOffered(t *testing.T) {
+	tests := map[string]struct {
+		offered, achieved, requests float64
+		refused                     bool
+	}{
+		"swapped":                     {1, 10, 1e4, true},
+		"swapped, nobody counted":     {1, 10, 0, true},
+		"swapped, few":                {1, 10, 10, true},
+		"a fifth more":                {10, 12, 1e4, false},
+		"somewhat more than a fifth":  {10, 12.1, 1e4, true},
+		"a short run by chance":       {1, 1.3, 10, false},
+		"so much is no chance":        {1, 1.3, 1e3, true},
+		"nothing was offered as such": {0, 10, 1e4, false},
+		"all at once":                 {math.Inf(1), 10, 1e4, false},
+		"nobody says what came of it": {10, 0, 1e4, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := steady(1)[0]
+			m.OfferedRps, m.AchievedRps, m.Requests = tt.offered, tt.achieved, tt.requests
+			if err := m.check(); (err != nil) != tt.refused {
+				t.Errorf("error %v, want one: %v", err, tt.refused)
+			}
+		})
+	}
+}
+
 // What becomes of runs that are not like the others.
 func TestFates(t *testing.T) {
 	burst := overloaded(math.Inf(1), 1.25) // five at once are no load

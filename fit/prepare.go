@@ -20,6 +20,9 @@ const (
 	sameLoad         = 1.02 // loads so near are one level
 	maxLevels        = 48
 	keptUp           = 0.9  // of what was offered: below, the queue grew
+	maxAhead         = 1.2  // of what was offered: nothing completes what was not sent
+	aheadSigmas      = 3    // by which more must be completed than was offered for it not to be chance
+	unknownRequests  = 100  // what a run counts for whose number of requests nobody knows
 	maxFailed        = 0.05 // of a run's requests
 	usualRequests    = 300  // beyond, a run's mean is no better: runs differ by more than chance
 )
@@ -101,10 +104,23 @@ func (m Measurement) check() error {
 		return fmt.Errorf("%s: the load is not known; give the completed requests per second", m.Source)
 	case m.TTFTSeconds == 0:
 		return fmt.Errorf("%s: TTFT is not known; measure with streamed answers", m.Source)
+	case m.ahead():
+		return fmt.Errorf("%s: %.4g requests per second were completed, and only %.4g offered; are the two swapped? What was sent is offered (in CSV offered_rps), what was answered is completed (rps)", m.Source, m.AchievedRps, m.OfferedRps)
 	case m.Failed > 0 && m.completed() == 0:
 		return fmt.Errorf("%s: %.0f requests failed, and how many did not is not known; give the requests that were completed, or leave the run out", m.Source, m.Failed)
 	}
 	return nil
+}
+
+// ahead says whether far more was completed than offered. In a short run it may be by
+// chance: arrivals as of a Poisson process come early or late.
+func (m *Measurement) ahead() bool {
+	if m.OfferedRps == 0 || m.AchievedRps <= maxAhead*m.OfferedRps {
+		return false
+	}
+	n := cmp.Or(m.completed(), unknownRequests)
+	offered := n * m.OfferedRps / m.AchievedRps // in the time of n
+	return n-offered > aheadSigmas*math.Sqrt(offered)
 }
 
 // referenceOf is the usual request: the medians over the runs.
@@ -224,7 +240,7 @@ func saturation(points []Point) float64 {
 // weight is how much a run's means say: of many requests much, but no more than
 // runs agree with one another; of an unknown number as those of a hundred.
 func (p *Point) weight() float64 {
-	n := cmp.Or(p.completed(), 100)
+	n := cmp.Or(p.completed(), unknownRequests)
 	return n / (n + usualRequests)
 }
 
