@@ -205,6 +205,10 @@ func TestTooLittleIsRefused(t *testing.T) {
 		"no load":             {changed(func(m *Measurement) { m.OfferedRps, m.AchievedRps = 0, 0 }), 0, "5 rps: the load is not known"},
 		"failures of unknown": {changed(func(m *Measurement) { m.Failed, m.Requests = 1000, 0 }), 0, "5 rps: 1000 requests failed, and how many did not is not known; give the requests"},
 		"an odd unit":         {changed(func(m *Measurement) { m.TTFTSeconds = 1e5 }), 0, "5 rps: 100000 TTFT in seconds cannot be; look at its unit"},
+		"too many requests":   {changed(func(m *Measurement) { m.Requests = 1e308 }), 0, "5 rps: 1e+308 completed requests cannot be; look at its unit: 0 to 1e+09 are taken"},
+		"too many failures":   {changed(func(m *Measurement) { m.Failed = 1e308 }), 0, "5 rps: 1e+308 failed requests cannot be"},
+		"too many clients":    {changed(func(m *Measurement) { m.Concurrency = 1e308 }), 0, "5 rps: 1e+308 requests under way cannot be"},
+		"too long":            {changed(func(m *Measurement) { m.DurationSeconds = 1e308 }), 0, "5 rps: 1e+308 seconds of duration cannot be; look at its unit: 0 to 1e+07 are taken"},
 		"not a number":        {changed(func(m *Measurement) { m.TBTSeconds = math.NaN() }), 0, "5 rps: NaN is no measured value"},
 	}
 	for name, tt := range tests {

@@ -33,6 +33,8 @@ const (
 	leastCapacityRps          = 1e-3
 	leastSeconds, mostSeconds = 1e-6, 3600
 	mostTokens                = 1e8
+	mostRequests              = 1e9 // of a run, and as many clients at most
+	mostRunSeconds            = 1e7 // four months
 )
 
 // prepare gives every distinct measurement its load and fate, by rising load.
@@ -94,9 +96,13 @@ func (m Measurement) check() error {
 		{"prompt tokens", m.Tokens.Prompt, 0, mostTokens},
 		{"output tokens", m.Tokens.Output, 0, mostTokens},
 		{"cached tokens", m.Tokens.Cached, 0, m.Tokens.Prompt},
+		{"completed requests", m.Requests, 0, mostRequests},
+		{"failed requests", m.Failed, 0, mostRequests},
+		{"requests under way", m.Concurrency, 0, mostRequests},
+		{"seconds of duration", m.DurationSeconds, 0, mostRunSeconds},
 	} {
 		if l.value != 0 && !math.IsInf(l.value, 1) && (l.value < l.at || l.value > l.to) {
-			return fmt.Errorf("%s: %v %s cannot be; look at its unit", m.Source, l.value, l.name)
+			return fmt.Errorf("%s: %v %s cannot be; look at its unit: %v to %v are taken", m.Source, l.value, l.name, l.at, l.to)
 		}
 	}
 	switch {
