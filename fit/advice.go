@@ -3,6 +3,7 @@ package fit
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ func tooNarrow(firstRps, lastRps, capacityRps float64) error {
 }
 
 func tooSlow(capacityRps float64) error {
-	return fmt.Errorf("a capacity of %v rps is less than a fleet file takes, %v rps; look at the loads' unit", capacityRps, leastCapacityRps)
+	return fmt.Errorf("a capacity of %s rps is less than a fleet file takes, %s rps; look at the loads' unit", number(capacityRps), number(leastCapacityRps))
 }
 
 // steps lists loads.
@@ -116,3 +117,13 @@ func digits(v float64, significant int) string {
 }
 
 func seconds(v float64) string { return digits(1000*v, 4) + "ms" }
+
+// rounded has four digits that matter. Printed it may have an exponent, so that it is
+// for values that are not even possible.
+func rounded(v float64) float64 {
+	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	if err != nil { // beyond all numbers, by the rounding
+		return v
+	}
+	return r
+}

@@ -142,6 +142,15 @@ func steady(loads ...float64) []Measurement {
 	return ms
 }
 
+// perHour are steady runs in a unit that was taken wrong.
+func perHour(loads ...float64) []Measurement {
+	ms := steady(loads...)
+	for i := range ms {
+		ms[i].OfferedRps, ms[i].AchievedRps = ms[i].OfferedRps/12345.678, ms[i].AchievedRps/12345.678
+	}
+	return ms
+}
+
 func overloaded(offered, achieved float64) Measurement {
 	return Measurement{
 		Source: "overload", OfferedRps: offered, AchievedRps: achieved, TTFTSeconds: 30, TBTSeconds: 0.02,
@@ -209,6 +218,9 @@ func TestTooLittleIsRefused(t *testing.T) {
 		"too many failures":   {changed(func(m *Measurement) { m.Failed = 1e308 }), 0, "5 rps: 1e+308 failed requests cannot be"},
 		"too many clients":    {changed(func(m *Measurement) { m.Concurrency = 1e308 }), 0, "5 rps: 1e+308 requests under way cannot be"},
 		"too long":            {changed(func(m *Measurement) { m.DurationSeconds = 1e308 }), 0, "5 rps: 1e+308 seconds of duration cannot be; look at its unit: 0 to 1e+07 are taken"},
+		"a long odd value":    {changed(func(m *Measurement) { m.TTFTSeconds = 12345.678912345 }), 0, "5 rps: 12350 TTFT in seconds cannot be; look at its unit: 1e-06 to 3600 are taken"},
+		"a long negative":     {changed(func(m *Measurement) { m.TTFTSeconds = -0.00123456789 }), 0, "5 rps: -0.001235 is no measured value"},
+		"per hour":            {perHour(1, 3, 5, 7, 9, 10), 0.14, "a capacity of 0.000611 rps is less than a fleet file takes, 0.001 rps; look"},
 		"not a number":        {changed(func(m *Measurement) { m.TBTSeconds = math.NaN() }), 0, "5 rps: NaN is no measured value"},
 	}
 	for name, tt := range tests {

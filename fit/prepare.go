@@ -83,7 +83,7 @@ func (m Measurement) values() []float64 {
 func (m Measurement) check() error {
 	for i, v := range m.values() {
 		if math.IsNaN(v) || v < 0 || math.IsInf(v, 0) && i > 0 {
-			return fmt.Errorf("%s: %v is no measured value; leave the run out, or its value empty", m.Source, v)
+			return fmt.Errorf("%s: %v is no measured value; leave the run out, or its value empty", m.Source, rounded(v))
 		}
 	}
 	for _, l := range []struct {
@@ -102,7 +102,7 @@ func (m Measurement) check() error {
 		{"seconds of duration", m.DurationSeconds, 0, mostRunSeconds},
 	} {
 		if l.value != 0 && !math.IsInf(l.value, 1) && (l.value < l.at || l.value > l.to) {
-			return fmt.Errorf("%s: %v %s cannot be; look at its unit: %v to %v are taken", m.Source, l.value, l.name, l.at, l.to)
+			return fmt.Errorf("%s: %v %s cannot be; look at its unit: %v to %v are taken", m.Source, rounded(l.value), l.name, l.at, rounded(l.to))
 		}
 	}
 	switch {
