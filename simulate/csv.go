@@ -108,7 +108,10 @@ func (r *csvReader) row(record []string, line int) error {
 		r.began = at
 	}
 	row := Row{At: at - r.began}
-	if row.Prompt, row.Output, err = sizes(r.cell(record, promptColumn), r.cell(record, outputColumn)); err != nil {
+	if row.Prompt, err = tokens(promptColumn, r.cell(record, promptColumn)); err != nil {
+		return err
+	}
+	if row.Output, err = tokens(outputColumn, r.cell(record, outputColumn)); err != nil {
 		return err
 	}
 	if row.Marks.FrontEnd, err = mark(&r.trace.FrontEnds, r.frontEnds, r.cell(record, frontEndColumn), line); err != nil {

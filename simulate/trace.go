@@ -90,7 +90,7 @@ func ReadAzure(from io.Reader) ([]Row, error) {
 	r.ReuseRecord, r.FieldsPerRecord = true, 3
 	var rows []Row
 	var began time.Time
-	for line := 1; ; line++ {
+	for head := true; ; head = false {
 		record, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			return rows, nil
@@ -98,9 +98,10 @@ func ReadAzure(from io.Reader) ([]Row, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w; write the columns TIMESTAMP, ContextTokens and GeneratedTokens", err)
 		}
-		if line == 1 {
-			continue // the head
+		if head {
+			continue
 		}
+		line, _ := r.FieldPos(0)
 		row, at, err := azureRow(record)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", line, err)
@@ -118,9 +119,11 @@ func ReadAzure(from io.Reader) ([]Row, error) {
 func azureRow(record []string) (row Row, at time.Time, err error) {
 	at, err = time.Parse("2006-01-02 15:04:05.9999999", record[0])
 	if err != nil {
-		return row, at, fmt.Errorf("%w; write it like 2023-11-16 18:15:46.6805900", err)
+		return row, at, fmt.Errorf("TIMESTAMP %.80q is no time; write it like 2023-11-16 18:15:46.6805900", record[0])
 	}
-	row.Prompt, row.Output, err = sizes(record[1], record[2])
+	if row.Prompt, err = tokens("ContextTokens", record[1]); err == nil {
+		row.Output, err = tokens("GeneratedTokens", record[2])
+	}
 	return row, at, err
 }
 
@@ -133,15 +136,15 @@ func ReadMooncake(from io.Reader) ([]Row, error) {
 	s := bufio.NewScanner(from)
 	s.Buffer(nil, 16<<20)
 	var rows []Row
-	began := 0.0
-	for line := 1; s.Scan(); line++ {
+	began, line := 0.0, 1
+	for ; s.Scan(); line++ {
 		var r struct {
 			Timestamp float64  `json:"timestamp"`
 			Input     int      `json:"input_length"`
 			Output    int      `json:"output_length"`
 			Hashes    []uint64 `json:"hash_ids"`
 		}
-		err := json.Unmarshal(s.Bytes(), &r)
+		err := mooncakeError(json.Unmarshal(s.Bytes(), &r))
 		if len(rows) == 0 {
 			began = r.Timestamp
 		}
@@ -153,21 +156,35 @@ func ReadMooncake(from io.Reader) ([]Row, error) {
 		}
 	}
 	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("after %d rows: %w; write an object a line", len(rows), err)
+		return nil, fmt.Errorf("line %d: %w; write an object a line", line, err)
 	}
 	spread(rows)
 	return rows, nil
 }
 
-// sizes reads the tokens of a prompt and its answer.
-func sizes(prompt, output string) (p, o int, err error) {
-	if p, err = strconv.Atoi(prompt); err == nil {
-		o, err = strconv.Atoi(output)
+// mooncakeError says of what a line of JSON is not what to write.
+func mooncakeError(err error) error {
+	var kind *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &kind) && kind.Field != "":
+		return fmt.Errorf("%s: a %s is no value for it; write %s", kind.Field, kind.Value, mooncakeForms)
+	case errors.As(err, &kind):
+		return fmt.Errorf("a %s is no row; write an object a line, with %s", kind.Value, mooncakeForms)
 	}
+	return fmt.Errorf("no JSON: %w; write an object a line, with %s", err, mooncakeForms)
+}
+
+const mooncakeForms = `"timestamp" in ms, "input_length" and "output_length" as whole numbers, and "hash_ids" as a list of whole numbers from 0 up`
+
+// tokens reads how many a cell says.
+func tokens(column, text string) (int, error) {
+	n, err := strconv.Atoi(text)
 	if err != nil {
-		err = fmt.Errorf("%w; write tokens as a whole number", err)
+		return 0, fmt.Errorf("%s %.80q is no number of tokens; write a whole one from 0 to %d", column, text, maxTokens)
 	}
-	return p, o, err
+	return n, nil
 }
 
 func appendRow(rows []Row, r Row) ([]Row, error) {

@@ -65,13 +65,18 @@ func TestReadTracesRefuses(t *testing.T) {
 		name, text, want string
 		azure            bool
 	}{
-		{"a time", "h,h,h\nyesterday,1,2\n", "line 2: parsing time", true},
-		{"a number", "h,h,h\n2023-01-02 03:04:05.0000000,many,2\n", "line 2: strconv", true},
+		{"a time", "h,h,h\nyesterday,1,2\n", `line 2: TIMESTAMP "yesterday" is no time; write it like 2023`, true},
+		{"a number", "h,h,h\n2023-01-02 03:04:05.0000000,many,2\n", `line 2: ContextTokens "many" is no number of tokens; write a whole one`, true},
+		{"a number after a gap", "h,h,h\n\n2023-01-02 03:04:05.0000000,1,1e300\n", `line 3: GeneratedTokens "1e300" is no number`, true},
 		{"a column too few", "h,h,h\n2023-01-02 03:04:05.0000000,1\n", "wrong number of fields", true},
 		{"below zero", "h,h,h\n2023-01-02 03:04:05.0000000,-1,2\n", "line 2: -1 and 2 tokens; write 0 to", true},
 		{"back in time", "h,h,h\n2023-01-02 03:04:05.0000000,1,2\n2023-01-02 03:04:04.0000000,1,2\n", "line 3: ", true},
-		{"no JSON", "{\n", "line 1: unexpected end", false},
-		{"a negative hash", `{"timestamp":1,"input_length":1,"output_length":1,"hash_ids":[-1]}`, "line 1: ", false},
+		{"no JSON", "{\n", `line 1: no JSON: unexpected end of JSON input; write an object a line, with "timestamp"`, false},
+		{"no object", "{}\n7\n", "line 2: a number is no row; write an object a line, with", false},
+		{"a text for hashes", "{\"timestamp\":1}\n{\"timestamp\":1,\"hash_ids\":\"abc\"}", `line 2: hash_ids: a string is no value for it; write "timestamp" in ms`, false},
+		{"half a token", `{"input_length":1.5}`, "line 1: input_length: a number 1.5 is no value for it", false},
+		{"a long line", "{}\n" + strings.Repeat(" ", 17<<20), "line 2: bufio.Scanner: token too long; write an object a line", false},
+		{"a negative hash", `{"timestamp":1,"input_length":1,"output_length":1,"hash_ids":[-1]}`, "line 1: hash_ids: a number -1 is no value for it", false},
 		{"back in time", "{\"timestamp\":2}\n{\"timestamp\":1}", "line 2: it is earlier", false},
 	}
 	for _, tt := range tests {
