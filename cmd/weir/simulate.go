@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -102,8 +103,6 @@ func (s *simulation) trafficFlags(c *cobra.Command) {
 	f.IntVar(&s.talks.System, "system-tokens", 256, "at the start of every conversation of a class, the same")
 	f.Float64Var(&s.talks.Prompt.Mean, "prompt-tokens", 300, "new ones of a turn, in the mean")
 	f.Float64Var(&s.talks.Output.Mean, "output-tokens", 200, "of an answer, in the mean")
-	c.MarkFlagsMutuallyExclusive("trace", "sessions")
-	c.MarkFlagsOneRequired("trace", "sessions")
 }
 
 func (s *simulation) runFlags(c *cobra.Command) {
@@ -128,6 +127,12 @@ func (s *simulation) check(c *cobra.Command, format string) error {
 		return show(c.OutOrStdout(), format, nil, nil)
 	case s.seed < 1 || s.seeds < 1 || s.seeds > maxSeeds:
 		return usage("--seed and --seeds: want at least 1, and at most %d seeds", maxSeeds)
+	case s.seed > math.MaxUint64-uint64(s.seeds-1):
+		return usage("--seed %d: the last of %d seeds would be beyond %d; say a lower one, or fewer --seeds", s.seed, s.seeds, uint64(math.MaxUint64))
+	case s.trace == "" && !s.sessions:
+		return usage("there is no traffic: say --trace FILE, recorded requests, or --sessions, made-up ones")
+	case s.trace != "" && s.sessions:
+		return usage("--trace and --sessions are two kinds of traffic: say one of them")
 	case s.duration < 0 || s.warmUp < 0 || s.kvTokens < 1 || s.slots < 0:
 		return usage("--duration, --warm-up, --kv-tokens, --slots: want nothing negative, and a token of cache")
 	}
@@ -139,7 +144,7 @@ func (s *simulation) check(c *cobra.Command, format string) error {
 	if err := s.checkTalks(); err != nil {
 		return err
 	}
-	return s.find.check(s)
+	return s.find.check(s, c.Flags().Changed)
 }
 
 // mostTalkTokens bounds the sizes of made-up conversations: what is kept of each prompt

@@ -55,14 +55,20 @@ func (q *find) flags(c *cobra.Command) {
 	f.DurationVar(&q.ttftP95, "ttft-p95", 0, "with --find: within which 95 of 100 requests have their first token, under every seed")
 	f.Float64Var(&q.shed, "max-shed", 1, "with --find: % of the requests that may be refused, under every seed")
 	f.IntVar(&q.most, "max", 0, "with --find: the most replicas to try (default: eight times those of the file, at least 16)")
-	c.MarkFlagsRequiredTogether("find", "ttft-p95")
-	c.MarkFlagsMutuallyExclusive("find", "plot")
 }
 
-func (q *find) check(s *simulation) error {
-	switch {
-	case q.pool == "":
+func (q *find) check(s *simulation, given func(string) bool) error {
+	if q.pool == "" {
+		if i := slices.IndexFunc(findFlags, given); i >= 0 {
+			return usage("--%s goes with --find POOL, the pool whose replicas are to be found", findFlags[i])
+		}
 		return nil
+	}
+	switch {
+	case !given("ttft-p95"):
+		return usage("--find looks for replicas that keep to a TTFT: say which by --ttft-p95, like 800ms")
+	case s.plot != "":
+		return usage("--find draws nothing: say either --find or --plot")
 	case q.ttftP95 <= 0 || !(q.shed >= 0) || q.most < 0 || q.most > maxFound:
 		return usage("--ttft-p95, --max-shed, --max: want a time above 0, nothing negative, and at most %d replicas", maxFound)
 	case len(s.policyNames("")) != 1:
@@ -72,6 +78,9 @@ func (q *find) check(s *simulation) error {
 }
 
 const maxFound = 10_000
+
+// findFlags mean something with --find alone.
+var findFlags = []string{"ttft-p95", "max-shed", "max"}
 
 // search answers, step by step.
 func (s *simulation) search(c *cobra.Command, sc *scene, format string) error {
