@@ -54,8 +54,10 @@ func newPlan() *cobra.Command {
 	format := outputFlag(c)
 	c.Flags().StringVar(&policy, "policy", "", "plan by `NAME` and not as the file says: "+strings.Join(fleet.Policies(), ", "))
 	c.Flags().BoolVar(&compare, "compare", false, "show what all policies make of it, side by side")
-	c.MarkFlagsMutuallyExclusive("policy", "compare")
 	c.RunE = func(c *cobra.Command, a []string) error {
+		if compare && c.Flags().Changed("policy") {
+			return usage("--compare shows every policy: say either --policy or --compare")
+		}
 		if policy != "" && fleet.CheckPolicy(policy) != nil {
 			return usage("--policy: %w", fleet.CheckPolicy(policy))
 		}
