@@ -111,7 +111,7 @@ func (m Measurement) check() error {
 	case m.TTFTSeconds == 0:
 		return fmt.Errorf("%s: TTFT is not known; measure with streamed answers", m.Source)
 	case m.ahead():
-		return fmt.Errorf("%s: %.4g requests per second were completed, and only %.4g offered; are the two swapped? What was sent is offered (in CSV offered_rps), what was answered is completed (rps)", m.Source, m.AchievedRps, m.OfferedRps)
+		return fmt.Errorf("%s: %v requests per second were completed, and only %v offered; are the two swapped? What was sent is offered (in CSV offered_rps), what was answered is completed (rps)", m.Source, rounded(m.AchievedRps), rounded(m.OfferedRps))
 	case m.Failed > 0 && m.completed() == 0:
 		return fmt.Errorf("%s: %.0f requests failed, and how many did not is not known; give the requests that were completed, or leave the run out", m.Source, m.Failed)
 	}

@@ -141,6 +141,7 @@ func TestReadRefuses(t *testing.T) {
 		"CSV, none in a second":   {"offered_rps,rps,ttft_ms\n1,0,200\n", "f:2: rps is 0: where nothing"},
 		"CSV, failures of what":   {"rps,ttft_ms,failed\n1,200,0\n1,200,1000\n", "f:3: 1000 requests failed, and how many did not"},
 		"CSV, swapped columns":    {"offered_rps,rps,ttft_ms\n1,10,200\n", "f:2: 10 requests per second were completed, and only 1 offered; are the two swapped?"},
+		"CSV, swapped, many":      {"offered_rps,rps,ttft_ms\n1.23456,20000,200\n", "f:2: 20000 requests per second were completed, and only 1.235 offered"},
 		"CSV, a long duration":    {"rps,ttft_ms,duration_s\n1,200,1e308\n", "f:2: 1e+308 seconds of duration cannot be"},
 		"CSV, too long":           {"rps,ttft_ms\n" + strings.Repeat("1,2\n", maxMeasurements+1), "f: more than 10000 lines"},
 	}
