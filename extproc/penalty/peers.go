@@ -110,9 +110,10 @@ const (
 	mostUnlikely = 15
 	// ill is the rate of bad marks from which on a peer is in trouble, too.
 	ill = 0.3
-	// mostCompared peers say whether it is the engine or all: in large pools each engine is
-	// held against others, for a step must be short when many are in trouble.
-	mostCompared = 64
+	// enoughCompared peers say whether it is the engine or all: in large pools each engine is
+	// held against so many others, or up to twice as many, for a step must be short when many
+	// are in trouble.
+	enoughCompared = 64
 	// enough requests of its own tell whether an engine that stood out still does.
 	enough = 2
 )
@@ -121,7 +122,7 @@ const (
 // many, some at even distances.
 func peersOf(p []*engine, place int) iter.Seq[*engine] {
 	return func(yield func(*engine) bool) {
-		apart := max(1, len(p)/mostCompared)
+		apart := max(1, len(p)/enoughCompared)
 		for i := apart; i < len(p); i += apart {
 			if !yield(p[(place+i)%len(p)]) {
 				return

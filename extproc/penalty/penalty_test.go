@@ -237,7 +237,7 @@ func TestPeersOf(t *testing.T) {
 				}
 				seen[peer] = true
 			}
-			if got := len(seen); got > 2*mostCompared || got < min(n-1, mostCompared-1) {
+			if got := len(seen); got > 2*enoughCompared || got < min(n-1, enoughCompared-1) {
 				t.Fatalf("of %d, place %d: %d peers", n, place, got)
 			}
 		}
