@@ -13,11 +13,14 @@
 // are told apart by a hash (McKenney, "Stochastic fairness queueing", INFOCOM 1990), so
 // that a gate's size does not depend on them.
 //
-// A fraction of a bucket is let in by conversation: which ones is the conversation's own
-// draw, the same each time. So among those who ask again after they were refused high
-// draws add up. How draws are spread is counted, and a fraction is let in by the quantile:
-// were it by the draw itself, of a demand of conversations that go on a fifth less than
-// what can be served would enter. Fractions fall at once and rise slowly.
+// A fraction of a bucket is let in by conversation: each has a draw of its own, the same
+// each time, and enters while that lies below the bucket's level. Who enters lowers the
+// level, and time raises it at the rate that is granted: a token bucket (Turner, "New
+// directions in communications", IEEE Communications Magazine 24, 1986) in which the draw
+// is what must be left. So it comes to lie where as much enters as is meant to, however
+// draws are spread: those who are refused and ask again have high ones, and a tenant with
+// one conversation has one, which then enters a part of the time. Fractions fall at once
+// and rise slowly.
 package gate
 
 import (
@@ -53,6 +56,16 @@ const (
 	// what is asked for would lie below what is meant.
 	rise        = 0.25
 	riseSeconds = 1
+	// A level is full with so many requests, or those that are granted in so many seconds:
+	// fewer, and chance decides whose draw lies below it; more, and a conversation that comes
+	// alone waits long for its first turn. It does not rise above mostLevel: what was not
+	// asked for in a lull is not made good.
+	leastFull, fullSeconds, mostLevel = 8, 2, 1.5
+	// Of an operator's limit what it allows in limitSeconds may enter at once, and leastLimit
+	// requests.
+	limitSeconds, leastLimit = 2, 2
+	// leastAsked, in RPS, is as good as nothing.
+	leastAsked = 1e-3
 	// free is how far below the ceiling demand must be for the gate to open: between
 	// open and closed there must be a gap.
 	free = 0.95
@@ -97,24 +110,26 @@ const (
 // Admit; one at a time calls Step.
 type Gate struct {
 	asked   [kinds][Buckets]atomic.Uint32 // since the last step
-	drawn   [kinds][bins]atomic.Uint32    // likewise, by draw
 	entered atomic.Uint64                 // likewise
-	_       [64]byte                      // the counts are written by all, what follows is read by all
+	levels  [kinds][Buckets]purse         // of requests, of buckets of which a part may enter
+	limit   purse                         // requests that an operator's limit leaves
+	_       [64]byte                      // so far all write, what follows is read by all
 	verdict atomic.Pointer[verdict]       // nil: there is none
 	_       [64]byte
 
 	// The rest belongs to who steps.
 	rates   [kinds][Buckets]float64 // RPS asked for
-	draws   [kinds]spread           // of those who asked lately
-	levels  [kinds][Buckets]float64 // what parts of verdicts were over riseSeconds
+	slow    [kinds][Buckets]float64 // what parts of verdicts were over riseSeconds
 	backlog float64                 // of the virtual queue, requests
 	shown   shown
 }
 
 // verdict is what part of each bucket may enter.
 type verdict struct {
-	part  [kinds][Buckets]float64
-	cause Cause
+	part   [kinds][Buckets]float64
+	full   [kinds][Buckets]float64 // requests that fill its level; 0: none has asked, or all may enter
+	strict bool                    // the limit's purse is to be paid from
+	cause  Cause
 	// told is why those are refused who are: the cause, and of a gate that opens the last
 	// one, until all may enter.
 	told Cause
@@ -129,16 +144,27 @@ type shown struct{ backlog, refused atomic.Uint64 }
 func (g *Gate) Admit(tenant uint64, kind Kind, draw, planned float64) (bool, Cause) {
 	bucket := tenant % Buckets
 	g.asked[kind][bucket].Add(1)
-	g.drawn[kind][binOf(draw)].Add(1)
-	part, cause := planned, Plan
-	if v := g.verdict.Load(); v != nil {
-		part, cause = v.part[kind][bucket], v.told
-	}
-	if draw >= part {
-		return false, cause
+	v := g.verdict.Load()
+	switch {
+	case v == nil && draw >= planned:
+		return false, Plan
+	case v != nil && !g.pays(v, kind, bucket, draw):
+		return false, v.told
 	}
 	g.entered.Add(1)
 	return true, Open
+}
+
+// pays says whether a verdict lets a request in, and charges for it.
+func (g *Gate) pays(v *verdict, kind Kind, bucket uint64, draw float64) bool {
+	part, full := v.part[kind][bucket], v.full[kind][bucket]
+	switch {
+	case part <= 0 || full == 0 && draw >= part:
+		return false
+	case full > 0 && !g.levels[kind][bucket].pay(draw*full):
+		return false
+	}
+	return !v.strict || g.limit.spend()
 }
 
 // Step brings the gate up to date, a time after it was last.
@@ -159,20 +185,37 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 		g.backlog = 0
 	}
 	g.shown.backlog.Store(math.Float64bits(g.backlog))
+	g.allow(l, seconds)
 	last := g.verdict.Load()
 	cause := g.cause(l, total, last)
-	if cause == Open && last == nil {
+	if cause == Open && last == nil && !l.Strict {
 		return
 	}
 	ofOngoing, ofAll := g.targets(l, total)
 	if cause == Open {
 		ofOngoing, ofAll = math.Inf(1), math.Inf(1)
 	}
-	told := cause
-	if cause == Open {
-		told = last.told
+	g.judge(&verdict{cause: cause, told: told(l, cause, last), strict: l.Strict}, ofOngoing, ofAll, l.unasked(), seconds, last)
+}
+
+// allow fills the purse of an operator's limit.
+func (g *Gate) allow(l Limit, seconds float64) {
+	if l.Strict {
+		g.limit.fill(l.CeilingRps*seconds, max(leastLimit, limitSeconds*l.CeilingRps))
+	} else {
+		g.limit.set(0)
 	}
-	g.judge(&verdict{cause: cause, told: told}, ofOngoing, ofAll, l.unasked(), seconds, last)
+}
+
+// told is what those are told who are refused.
+func told(l Limit, cause Cause, last *verdict) Cause {
+	switch {
+	case cause == Open && last != nil && last.told != Open:
+		return last.told
+	case cause == Open && l.Strict:
+		return Limited
+	}
+	return cause
 }
 
 // windowOf is the time constant where so much can be served.
@@ -187,10 +230,12 @@ func windowOf(ceilingRps float64) float64 {
 func (g *Gate) measure(seconds, window float64) (total float64) {
 	keep := math.Exp(-seconds / window)
 	for kind := range kinds {
-		g.draws[kind].take(&g.drawn[kind], seconds)
 		for b := range Buckets {
 			rate := &g.rates[kind][b]
 			*rate = keep**rate + (1-keep)*taken(&g.asked[kind][b])/seconds
+			if *rate < leastAsked {
+				*rate = 0
+			}
 			total += *rate
 		}
 	}
@@ -253,27 +298,50 @@ func (g *Gate) judge(v *verdict, ofOngoing, ofAll, unasked, seconds float64, las
 	first := fill(&g.rates[Ongoing], &none, ofOngoing)
 	second := fill(&g.rates[Fresh], &first, ofAll)
 	third := fill(&g.rates[Back], &second, ofAll)
-	keep := math.Exp(-seconds / riseSeconds)
-	least := 1.0
+	keep, least := math.Exp(-seconds/riseSeconds), 1.0
 	for b := range Buckets {
 		granted := [kinds]float64{first[b], second[b] - first[b], third[b] - second[b]}
 		for kind := range kinds {
-			v.part[kind][b] = g.draws[kind].quantile(part(granted[kind], g.rates[kind][b], unasked))
-			level := &g.levels[kind][b]
-			if last == nil {
-				*level = v.part[kind][b]
-			}
-			v.part[kind][b] = min(v.part[kind][b], *level+rise*riseSeconds)
-			*level = keep**level + (1-keep)*v.part[kind][b]
-			least = min(least, v.part[kind][b])
+			asked := g.rates[kind][b]
+			p := risen(&g.slow[kind][b], part(granted[kind], asked, unasked), keep, last == nil)
+			v.part[kind][b] = p
+			v.full[kind][b] = raise(&g.levels[kind][b], p, asked, seconds, last == nil || last.full[kind][b] == 0)
+			least = min(least, p)
 		}
 	}
 	g.shown.refused.Store(math.Float64bits(1 - least))
-	if v.cause == Open && least >= 1 {
+	if v.cause == Open && least >= 1 && !v.strict {
 		g.verdict.Store(nil)
 		return
 	}
 	g.verdict.Store(v)
+}
+
+// risen is a part that rises no faster than it may; slow is what it was lately, of which so
+// much is kept.
+func risen(slow *float64, part, keep float64, anew bool) float64 {
+	if anew {
+		*slow = part
+	}
+	part = min(part, *slow+rise*riseSeconds)
+	*slow = keep**slow + (1-keep)*part
+	return part
+}
+
+// raise fills a level with what is granted, and returns what would fill it whole; 0 where
+// all may enter, or none has asked yet. A level that was not in use begins at the part.
+func raise(level *purse, part, asked, seconds float64, anew bool) float64 {
+	if part >= 1 || asked == 0 {
+		return 0
+	}
+	granted := part * asked
+	full := max(leastFull, fullSeconds*granted)
+	if anew {
+		level.set(part * full)
+	} else {
+		level.fill(granted*seconds, mostLevel*full)
+	}
+	return full
 }
 
 // Backlog is the length of the virtual queue, in requests.

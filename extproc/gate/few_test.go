@@ -1,0 +1,160 @@
+package gate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// asker is a tenant whose conversations ask without end.
+type asker struct {
+	tenant uint64
+	rps    float64
+	kind   Kind
+	draws  []float64
+}
+
+// conversations are the draws of so many.
+func conversations(r *rand.Rand, n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = r.Float64()
+	}
+	return out
+}
+
+// letIn is how many requests a second of each asker enter, after so long, of requests that
+// take five seconds each; longest is for how long none of one did.
+func letIn(l Limit, r *rand.Rand, settles, lasts time.Duration, askers ...asker) (rps []float64, longest time.Duration) {
+	var g Gate
+	rps = make([]float64, len(askers))
+	last := make([]time.Duration, len(askers))
+	var ends []time.Duration
+	for now := time.Duration(0); now < settles+lasts; now += step {
+		for i, a := range askers {
+			for range poisson(r, a.rps*step.Seconds()) {
+				if ok, _ := g.Admit(a.tenant, a.kind, a.draws[r.IntN(len(a.draws))], l.Planned); !ok {
+					continue
+				}
+				ends = append(ends, now+5*time.Second)
+				if now >= settles {
+					rps[i] += 1 / lasts.Seconds()
+				}
+				longest = max(longest, now-last[i])
+				last[i] = now
+			}
+		}
+		for len(ends) > 0 && ends[0] <= now {
+			ends = ends[1:]
+		}
+		l.Open = float64(len(ends))
+		g.Step(step, l)
+	}
+	for i := range last {
+		longest = max(longest, settles+lasts-last[i])
+	}
+	return rps, longest
+}
+
+// A tenant gets its fair part whether it has one conversation or a thousand, and whatever
+// the draw of the one.
+func TestFairnessDoesNotDependOnTheNumberOfConversations(t *testing.T) {
+	const lasts = 2 * time.Minute
+	for _, draw := range []float64{0, 0.01, 0.3, 0.5, 0.9, 0.999} {
+		r := seeded()
+		rps, longest := letIn(Limit{Planned: 1, CeilingRps: 20}, r, 10*time.Second, lasts,
+			asker{1, 40, Fresh, []float64{draw}}, asker{2, 20, Fresh, conversations(r, 1000)}, asker{3, 2, Fresh, []float64{draw}})
+		for i, want := range []float64{9, 9, 2} {
+			if z := (rps[i] - want) / math.Sqrt(want/lasts.Seconds()); math.Abs(z) > 5 {
+				t.Errorf("draw %v: tenant %d gets %.2f RPS, want %v: z = %.1f", draw, i+1, rps[i], want, z)
+			}
+		}
+		if longest > 5*time.Second {
+			t.Errorf("draw %v: a tenant waits %v for a turn", draw, longest)
+		}
+	}
+}
+
+// What can be served of a few conversations enters, and no more.
+func TestTheCeilingIsKeptOfFewConversations(t *testing.T) {
+	const lasts = time.Minute
+	for _, strict := range []bool{false, true} {
+		for _, kind := range []Kind{Ongoing, Fresh, Back} {
+			for _, ceiling := range []float64{10, 100} {
+				for _, times := range []float64{1.5, 2, 5} {
+					for _, n := range []int{1, 2, 3, 10} {
+						r := rand.New(rand.NewPCG(uint64(ceiling*times), uint64(n)))
+						l := Limit{Planned: 1 / times, CeilingRps: ceiling, Strict: strict}
+						rps, _ := letIn(l, r, 20*time.Second, lasts, asker{0, times * ceiling, kind, conversations(r, n)})
+						if z := (rps[0] - ceiling) * math.Sqrt(lasts.Seconds()/ceiling); z > 4 || rps[0] < 0.93*ceiling {
+							t.Errorf("strict %v, kind %d, ceiling %v, asked for %v times of it by %d: %.1f RPS enter, z = %.1f", strict, kind, ceiling, times, n, rps[0], z)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// In no span of time does more enter of an operator's limit than that and what may enter at
+// once, whoever asks: not when many do at one moment after nobody did, nor of tenants that
+// nobody has seen.
+func TestAnOperatorsLimitIsHard(t *testing.T) {
+	for _, limit := range []float64{0, 0.5, 3, 40} {
+		var g Gate
+		r := seeded()
+		l := Limit{Planned: 1, CeilingRps: limit, Open: 1, Strict: true}
+		most := 0.0
+		if limit > 0 {
+			most = max(leastLimit, limitSeconds*limit)
+		}
+		left := most // of a token bucket beside it
+		for range 600 {
+			g.Step(step, l)
+			left = min(most, left+limit*step.Seconds())
+			for range r.IntN(2) * r.IntN(200) {
+				if ok, cause := g.Admit(r.Uint64(), Kind(r.IntN(int(kinds))), r.Float64(), 1); ok {
+					left--
+				} else if cause != Limited {
+					t.Fatalf("limit %v: refused for cause %d", limit, cause)
+				}
+			}
+			if left < -1e-6 {
+				t.Fatalf("limit %v: %v too many entered", limit, -left)
+			}
+		}
+	}
+}
+
+// Which conversations enter is their draws' doing for as long as what is asked for stays.
+func TestConversationsKeepWhatTheyHave(t *testing.T) {
+	var g Gate
+	r := seeded()
+	l := Limit{Planned: 1, CeilingRps: 50, Open: endless}
+	draws := conversations(r, 200)
+	var asked, entered [200]float64
+	for i := range 1200 {
+		for range poisson(r, 100*step.Seconds()) {
+			k := r.IntN(len(draws))
+			ok, _ := g.Admit(0, Ongoing, draws[k], 1)
+			if i < 300 {
+				continue
+			}
+			asked[k]++
+			if ok {
+				entered[k]++
+			}
+		}
+		g.Step(step, l)
+	}
+	alike, all := 0.0, 0.0
+	for k := range draws {
+		alike += max(entered[k], asked[k]-entered[k])
+		all += asked[k]
+	}
+	t.Logf("%.3f of the requests fare as most of their conversation do", alike/all)
+	if alike < 0.9*all {
+		t.Errorf("%.3f of the requests fare as most of their conversation do, want 0.9", alike/all)
+	}
+}

@@ -1,0 +1,47 @@
+package gate
+
+import "sync/atomic"
+
+// purse is an amount that any goroutine may take from, and one fills. The zero purse is
+// empty.
+type purse struct{ fixed atomic.Int64 }
+
+// one is what an amount of 1 is in it.
+const one = 1 << 32
+
+func (p *purse) amount() float64 { return float64(p.fixed.Load()) / one }
+
+func (p *purse) set(amount float64) { p.fixed.Store(int64(amount * one)) }
+
+// fill adds an amount, but no more than it can hold.
+func (p *purse) fill(amount, most float64) {
+	p.fixed.Add(int64(max(0, min(amount, most-p.amount())) * one))
+}
+
+// pay takes 1 away if there is more in it than a least amount. Of some who pay at the same
+// moment all may: then it owes.
+func (p *purse) pay(least float64) bool {
+	if p.amount() <= least {
+		return false
+	}
+	p.fixed.Add(-one)
+	return true
+}
+
+// spend takes 1 away if it has that.
+func (p *purse) spend() bool {
+	if p.fixed.Add(-one) >= 0 {
+		return true
+	}
+	p.fixed.Add(one)
+	return false
+}
+
+// taken takes a count away. Most are nothing, and then it is not written.
+func taken(count *atomic.Uint32) float64 {
+	n := count.Load()
+	if n != 0 {
+		count.Add(-n)
+	}
+	return float64(n)
+}
