@@ -90,8 +90,8 @@ func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 }
 
 // withinLimit is a ceiling that keeps the limit of the class, too: what the plan lets in,
-// and all that it leaves of the limit. A plan that lets in more, being frozen, does not
-// know of the limit, which waits.
+// and this front-end's part of what that leaves of the limit. A plan that lets in more,
+// being frozen, does not know of the limit, which waits.
 func withinLimit(s *State, plan *Plan, r *Route, ceiling Amount) (_ Amount, limited bool) {
 	limit := s.LimitOf(r.Class)
 	if limit == nil || !ceiling.Known {
@@ -101,7 +101,24 @@ func withinLimit(s *State, plan *Plan, r *Route, ceiling Amount) (_ Amount, limi
 	if admitted > limit.Rps*(1+1e-6) {
 		return ceiling, false
 	}
-	return Known(min(ceiling.Value, stepped(max(0, r.DemandRps-r.ShedRps+limit.Rps-admitted)))), true
+	left := max(0, limit.Rps-admitted) * plan.partOfRest(r)
+	return Known(min(ceiling.Value, atMost(r.admittedRps()+left))), true
+}
+
+// partOfRest is a route's part of what may enter of its class and is not planned: one half
+// goes by demand, the other to all front-ends alike, for those that were idle.
+func (p *Plan) partOfRest(r *Route) float64 {
+	demand, routes := 0.0, 0.0
+	for i := range p.Routes {
+		if p.Routes[i].Class == r.Class {
+			demand += p.Routes[i].DemandRps
+			routes++
+		}
+	}
+	if demand <= 0 {
+		return 1 / routes
+	}
+	return (r.DemandRps/demand + 1/routes) / 2
 }
 
 // short says whether a part of a route is refused for want of capacity: there is no
@@ -116,7 +133,7 @@ func (p *Plan) admittedRps(c ClassID) float64 {
 	sum := 0.0
 	for i := range p.Routes {
 		if r := &p.Routes[i]; r.Class == c {
-			sum += r.DemandRps - r.ShedRps
+			sum += r.admittedRps()
 		}
 	}
 	return sum
@@ -240,11 +257,17 @@ func (s spare) ceiling(r *Route, priority int, anywhere float64) Amount {
 
 // stepped is a number to within 1.5 %, so that what changes by chance alone seldom looks
 // changed.
-func stepped(x float64) float64 {
-	const step = 1.03
+func stepped(x float64) float64 { return onSteps(x, 1.03, math.Round) }
+
+// atMost is the same to within 1 %, and no more than the number, but for rounding errors.
+func atMost(x float64) float64 {
+	return onSteps(x, 1.01, func(steps float64) float64 { return math.Floor(steps + 1e-6) })
+}
+
+// onSteps finds a power of a step near a number.
+func onSteps(x, step float64, round func(steps float64) float64) float64 {
 	if x < 1e-6 {
 		return 0
 	}
-	digits := math.Exp(math.Round(math.Log(x)/math.Log(step)) * math.Log(step))
-	return math.Round(digits*1e4) / 1e4
+	return math.Exp(round(math.Log(x)/math.Log(step)) * math.Log(step))
 }

@@ -154,3 +154,49 @@ func TestQueuesOfFew(t *testing.T) {
 		}
 	}
 }
+
+// All front-ends together may let in what the limit of a class allows, and no more: those
+// that were idle, too, before a plan knows of them.
+func TestALimitIsDividedOverFrontEnds(t *testing.T) {
+	for _, n := range []int{1, 3, 10} {
+		for _, limit := range []float64{0.01, 1, 7, 100} {
+			for name, demand := range map[string]func(i int) float64{
+				"idle":        func(int) float64 { return 0 },
+				"half of it":  func(int) float64 { return limit / 2 / float64(n) },
+				"one has all": func(i int) float64 { return []float64{limit * 2, 0}[min(i, 1)] },
+				"far more":    func(int) float64 { return 1000 * limit },
+			} {
+				sum := 0.0
+				for id, got := range limitedAdmissions(n, limit, demand) {
+					if !got.Limited {
+						t.Errorf("%s: %s is not told of the limit", name, id)
+					}
+					sum += got.CeilingRps.Value
+				}
+				if sum > limit*(1+1e-9) || sum < 0.99*limit {
+					t.Errorf("%d front-ends, %s: %v RPS in all of a limit of %v", n, name, sum, limit)
+				}
+			}
+		}
+	}
+}
+
+// limitedAdmissions are those of a class with a limit at so many front-ends.
+func limitedAdmissions(n int, limit float64, demand func(i int) float64) map[FrontEndID]*ClassAdmission {
+	s := &State{Fleet: &Fleet{Classes: []Class{{ID: "chat"}}, Pools: []Pool{{ID: "p"}}}, Brakes: []Brake{{BrakeTarget: BrakeTarget{Kind: BrakeLimit, Class: "chat"}, Rps: limit}}}
+	plan, all := &Plan{Pools: []PoolPlan{{Pool: "p", CapacityRps: 1e4}}}, 0.0
+	for i := range n {
+		all += demand(i)
+	}
+	for i := range n {
+		id, rps := FrontEndID(rune('a'+i)), demand(i)
+		shed := rps * max(0, 1-limit/max(all, limit))
+		s.Fleet.FrontEnds = append(s.Fleet.FrontEnds, FrontEnd{ID: id})
+		plan.Routes = append(plan.Routes, Route{FrontEnd: id, Class: "chat", DemandRps: rps, ShedRps: shed, Shares: []Share{{Pool: "p", Share: 1, Rps: rps - shed}}})
+	}
+	out := map[FrontEndID]*ClassAdmission{}
+	for id, a := range NewAdmissions(s, plan) {
+		out[id] = a.Class("chat")
+	}
+	return out
+}

@@ -197,14 +197,14 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// Between two plans no more gets in than the limit leaves, and a plan that does not know
+// Between two plans no more gets in than this front-end's part of what the limit leaves, and a plan that does not know
 // of it yet is not held to it.
 func TestCeilingWithinALimit(t *testing.T) {
 	for name, c := range map[string]struct{ limit, east, west, shed, want float64 }{
-		"not reached":          {limit: 50, east: 30, west: 10, want: 40},
+		"not reached":          {limit: 50, east: 30, west: 10, want: 36.25},
 		"reached":              {limit: 40, east: 30, west: 10, want: 30},
 		"kept by the plan":     {limit: 20, east: 30, west: 10, shed: 0.5, want: 15},
-		"of which nobody asks": {limit: 20, west: 10, want: 10},
+		"of which nobody asks": {limit: 20, west: 10, want: 2.5},
 		"not known yet":        {limit: 20, east: 30, west: 10, want: 70.5},
 	} {
 		s := braked(limit("chat", c.limit))
