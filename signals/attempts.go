@@ -77,14 +77,18 @@ func (a *attempts) observe(now time.Time, r *fleet.LoadReport, l *fleet.PoolLoad
 // sums of attempts: over ways, over nodes.
 type sums struct{ rps, failed, inFlight, ended, lost, whole, streamed float64 }
 
-func (s *sums) add(now time.Time, a *attempts) {
+// add adds those of a way. What a weir-extproc said that is not heard of any more is no
+// word on what fails now.
+func (s *sums) add(now time.Time, a *attempts, heard bool) {
 	if span := a.span.read(now, loadTau); span > 0 {
 		s.rps += a.issued.read(now, loadTau) / span
 		s.failed += a.failed.read(now, loadTau) / span
 		s.inFlight += a.inFlightRequests.read(now, loadTau) / span
 	}
-	s.ended += a.ended.read(now, loadTau)
-	s.lost += a.lost.read(now, loadTau)
+	if heard {
+		s.ended += a.ended.read(now, loadTau)
+		s.lost += a.lost.read(now, loadTau)
+	}
 	s.whole += a.whole.read(now, loadTau)
 	s.streamed += a.streamed.read(now, loadTau)
 }
@@ -124,7 +128,7 @@ func (t *Tracker) attempts(now time.Time, s *fleet.State, newest time.Time) {
 				if pools[a.way.pool] == nil {
 					pools[a.way.pool] = &sums{}
 				}
-				pools[a.way.pool].add(now, a)
+				pools[a.way.pool].add(now, a, n.extProc.fresh(f.heard))
 				at[a.way.pool] = latest(at[a.way.pool], f.heard)
 			}
 		}
@@ -152,7 +156,7 @@ func (f *frontEnd) streams(now time.Time, tell func(fleet.ClassID, fleet.Attempt
 				all[c] = &sums{}
 			}
 			before := all[c].inFlight
-			all[c].add(now, a)
+			all[c].add(now, a, n.extProc.fresh(f.heard))
 			own[c] += all[c].inFlight - before
 			spans[c] = max(spans[c], a.span.read(a.span.at, loadTau))
 		}

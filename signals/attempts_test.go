@@ -158,3 +158,20 @@ func TestFailuresOfADeadEnvoyAreForgotten(t *testing.T) {
 		t.Errorf("of the attempts at the pool %+v fail, want none", got)
 	}
 }
+
+// A weir-extproc that dies while everything fails leaves that to Envoy, which sees it pass.
+func TestFailuresThatADeadExtProcToldOfAreForgotten(t *testing.T) {
+	f := newFeed()
+	f.seconds(10, issued("east", "a", fleet.PoolLoad{Issued: 100}), ended("a", map[fleet.Outcome]uint64{fleet.Busy: 100}, 0, 0))
+	if got := f.State(f.now, nil).Attempts[eastChat].Failed; got != 1 {
+		t.Fatalf("%v of the attempts fail, want all", got)
+	}
+	f.seconds(10, issued("east", "a", fleet.PoolLoad{Issued: 1}))
+	s := f.State(f.now, nil)
+	if got := s.Attempts[eastChat].Failed; got != 0 {
+		t.Errorf("%v of the attempts fail, want none, by Envoy's word", got)
+	}
+	if got := s.Pools["big"].Signals.Failed; !got.Known() || got.Value != 0 {
+		t.Errorf("of those at the pool %+v fail, want none", got)
+	}
+}
