@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 )
@@ -36,11 +37,23 @@ func Fetch(ctx context.Context, address, path string, query url.Values, into any
 }
 
 func fetch(ctx context.Context, address, path string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+	request, err := newRequest(ctx, http.MethodGet, address, path, nil)
 	if err != nil {
-		return fmt.Errorf("admin API %q: want host:port: %w", address, err)
+		return err
 	}
 	return exchange(address, request, into)
+}
+
+func newRequest(ctx context.Context, method, address, path string, body io.Reader) (*http.Request, error) {
+	_, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("admin API %q: want host:port, as 127.0.0.1:18001 is: %w", address, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("admin API %q: want host:port: %w", address, err)
+	}
+	return request, nil
 }
 
 // send orders something.
@@ -49,9 +62,9 @@ func send(ctx context.Context, address, path string, order, into any) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+path, bytes.NewReader(text))
+	request, err := newRequest(ctx, http.MethodPost, address, path, bytes.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("admin API %q: want host:port: %w", address, err)
+		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	return exchange(address, request, into)
@@ -60,9 +73,9 @@ func send(ctx context.Context, address, path string, order, into any) error {
 // AskReady asks the process whose admin API is at "host:port", weir or weir-extproc,
 // whether it is ready, and returns why it is not.
 func AskReady(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	request, err := newRequest(ctx, http.MethodGet, address, "/readyz", nil)
 	if err != nil {
-		return fmt.Errorf("admin API %q: want host:port: %w", address, err)
+		return err
 	}
 	direct := &http.Transport{}
 	defer direct.CloseIdleConnections()
