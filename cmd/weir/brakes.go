@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"math"
 	"net/netip"
 	"os"
 	"os/user"
@@ -182,6 +183,7 @@ func pinOrder(a []string) (admin.BrakeOrder, error) {
 	if !ok || err != nil || !(v >= 0 && v <= 1) {
 		return o, usage("%q: want POOL=SHARE, a share of 0 to 1 or of 0%% to 100%%", a[1])
 	}
+	v = max(0, v) // not -0, either
 	o.Share = &v
 	return o, nil
 }
@@ -202,7 +204,7 @@ func limitOrder(a []string) (admin.BrakeOrder, error) {
 		return o, err
 	}
 	v, err := strconv.ParseFloat(strings.TrimSuffix(rps, "rps"), 64)
-	if !ok || err != nil || !(v >= 0 && v <= 1e9) {
+	if !ok || err != nil || !(v >= 0) || math.IsInf(v, 1) {
 		return o, usage("%q: want CLASS=RPS, a number of at least 0", a[0])
 	}
 	o.Rps = &v
