@@ -107,7 +107,7 @@ func TestAnOperatorsLimitIsHard(t *testing.T) {
 		l := Limit{Planned: 1, CeilingRps: limit, Open: 1, Strict: true}
 		most := 0.0
 		if limit > 0 {
-			most = max(leastLimit, limitSeconds*limit)
+			most = l.atOnce()
 		}
 		left := most // of a token bucket beside it
 		for range 600 {
@@ -156,5 +156,31 @@ func TestConversationsKeepWhatTheyHave(t *testing.T) {
 	t.Logf("%.3f of the requests fare as most of their conversation do", alike/all)
 	if alike < 0.9*all {
 		t.Errorf("%.3f of the requests fare as most of their conversation do, want 0.9", alike/all)
+	}
+}
+
+// Of many who come at once where nobody asked before, the plan's fraction enters.
+func TestAFractionOfABunch(t *testing.T) {
+	for _, ceiling := range []float64{Unknown, 400} {
+		var g Gate
+		r := seeded()
+		l := Limit{Planned: 0.72, CeilingRps: ceiling}
+		run(&g, r, l, time.Minute)
+		n := run(&g, r, l, time.Second, stream{rps: 600, kind: Fresh})
+		if z := (n[0].entered - 0.72*n[0].asked) / math.Sqrt(0.72*0.28*n[0].asked); ceiling == Unknown && math.Abs(z) > 4 || z < -4 {
+			t.Errorf("ceiling %v: %v of %v enter, want 72 %%: z = %.1f", ceiling, n[0].entered, n[0].asked, z)
+		}
+	}
+}
+
+// What is shut stays shut, whatever may have entered before.
+func TestAGateThatShuts(t *testing.T) {
+	var g Gate
+	r := seeded()
+	run(&g, r, Limit{Planned: 0.5, CeilingRps: 50, Open: endless, Strict: true}, time.Minute, stream{rps: 100, kind: Fresh})
+	shut := Limit{Planned: 0, CeilingRps: 0, Open: endless, Strict: true}
+	g.Step(step, shut)
+	if n := run(&g, r, shut, time.Second, stream{rps: 100, kind: Fresh}); n[0].entered != 0 {
+		t.Errorf("%v of %v enter", n[0].entered, n[0].asked)
 	}
 }

@@ -14,13 +14,12 @@
 // that a gate's size does not depend on them.
 //
 // A fraction of a bucket is let in by conversation: each has a draw of its own, the same
-// each time, and enters while that lies below the bucket's level. Who enters lowers the
-// level, and time raises it at the rate that is granted: a token bucket (Turner, "New
-// directions in communications", IEEE Communications Magazine 24, 1986) in which the draw
-// is what must be left. So it comes to lie where as much enters as is meant to, however
-// draws are spread: those who are refused and ask again have high ones, and a tenant with
-// one conversation has one, which then enters a part of the time. Fractions fall at once
-// and rise slowly.
+// each time, and enters while that lies below the bucket's level. Who asks raises the level
+// by the fraction, and who enters lowers it by one request, as errors are diffused in
+// halftoning (Floyd and Steinberg, "An adaptive algorithm for spatial greyscale", 1976). So
+// it comes to lie where as much enters as is meant to, however draws are spread: those who
+// are refused and ask again have high ones, and a tenant with one conversation has one,
+// which then enters a part of the time. Fractions fall at once and rise slowly.
 package gate
 
 import (
@@ -56,16 +55,13 @@ const (
 	// what is asked for would lie below what is meant.
 	rise        = 0.25
 	riseSeconds = 1
-	// A level is full with so many requests, or those that are granted in so many seconds:
-	// fewer, and chance decides whose draw lies below it; more, and a conversation that comes
-	// alone waits long for its first turn. It does not rise above mostLevel: what was not
-	// asked for in a lull is not made good.
-	leastFull, fullSeconds, mostLevel = 8, 2, 1.5
+	// A level of 1 is so many requests, or those that are granted in so many seconds: fewer,
+	// and chance decides whose draw lies below it; more, and a conversation that comes alone
+	// waits long for its first turn.
+	levelRequests, levelSeconds = 8, 2
 	// Of an operator's limit what it allows in limitSeconds may enter at once, and leastLimit
 	// requests.
-	limitSeconds, leastLimit = 2, 2
-	// leastAsked, in RPS, is as good as nothing.
-	leastAsked = 1e-3
+	limitSeconds, leastLimit = 1, 4
 	// free is how far below the ceiling demand must be for the gate to open: between
 	// open and closed there must be a gap.
 	free = 0.95
@@ -111,7 +107,7 @@ const (
 type Gate struct {
 	asked   [kinds][Buckets]atomic.Uint32 // since the last step
 	entered atomic.Uint64                 // likewise
-	levels  [kinds][Buckets]purse         // of requests, of buckets of which a part may enter
+	levels  [kinds][Buckets]purse         // below which a draw enters, of buckets of which a part may
 	limit   purse                         // requests that an operator's limit leaves
 	_       [64]byte                      // so far all write, what follows is read by all
 	verdict atomic.Pointer[verdict]       // nil: there is none
@@ -127,7 +123,7 @@ type Gate struct {
 // verdict is what part of each bucket may enter.
 type verdict struct {
 	part   [kinds][Buckets]float64
-	full   [kinds][Buckets]float64 // requests that fill its level; 0: none has asked, or all may enter
+	weight [kinds][Buckets]float64 // of a request in its level; 0: the part alone decides
 	strict bool                    // the limit's purse is to be paid from
 	cause  Cause
 	// told is why those are refused who are: the cause, and of a gate that opens the last
@@ -157,11 +153,17 @@ func (g *Gate) Admit(tenant uint64, kind Kind, draw, planned float64) (bool, Cau
 
 // pays says whether a verdict lets a request in, and charges for it.
 func (g *Gate) pays(v *verdict, kind Kind, bucket uint64, draw float64) bool {
-	part, full := v.part[kind][bucket], v.full[kind][bucket]
-	switch {
-	case part <= 0 || full == 0 && draw >= part:
+	part, weight := v.part[kind][bucket], v.weight[kind][bucket]
+	if part <= 0 {
 		return false
-	case full > 0 && !g.levels[kind][bucket].pay(draw*full):
+	}
+	if weight > 0 {
+		level := &g.levels[kind][bucket]
+		level.add(part * weight)
+		if !level.pay(weight, draw) {
+			return false
+		}
+	} else if draw >= part {
 		return false
 	}
 	return !v.strict || g.limit.spend()
@@ -201,11 +203,14 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 // allow fills the purse of an operator's limit.
 func (g *Gate) allow(l Limit, seconds float64) {
 	if l.Strict {
-		g.limit.fill(l.CeilingRps*seconds, max(leastLimit, limitSeconds*l.CeilingRps))
+		g.limit.fill(l.CeilingRps*seconds, l.atOnce())
 	} else {
 		g.limit.set(0)
 	}
 }
+
+// atOnce is how many requests may enter at once of an operator's limit.
+func (l *Limit) atOnce() float64 { return max(leastLimit, limitSeconds*l.CeilingRps) }
 
 // told is what those are told who are refused.
 func told(l Limit, cause Cause, last *verdict) Cause {
@@ -218,10 +223,11 @@ func told(l Limit, cause Cause, last *verdict) Cause {
 	return cause
 }
 
-// windowOf is the time constant where so much can be served.
+// windowOf is the time constant where so much can be served. Where that is not known, there
+// is nothing to be quick for.
 func windowOf(ceilingRps float64) float64 {
-	if ceilingRps <= 0 {
-		return leastWindow
+	if ceilingRps < 0 {
+		return mostWindow
 	}
 	return min(mostWindow, max(leastWindow, windowRequests/ceilingRps))
 }
@@ -233,9 +239,6 @@ func (g *Gate) measure(seconds, window float64) (total float64) {
 		for b := range Buckets {
 			rate := &g.rates[kind][b]
 			*rate = keep**rate + (1-keep)*taken(&g.asked[kind][b])/seconds
-			if *rate < leastAsked {
-				*rate = 0
-			}
 			total += *rate
 		}
 	}
@@ -245,7 +248,7 @@ func (g *Gate) measure(seconds, window float64) (total float64) {
 // allowed is the length of the virtual queue that is no matter of concern.
 func (g *Gate) allowed(l Limit) float64 {
 	if l.Strict {
-		return max(1, depth*l.CeilingRps)
+		return l.atOnce() / 2 // before its purse is empty, which knows no order among who asks
 	}
 	return max(leastDepth, depth*l.CeilingRps, idleDepth-(l.Open-g.backlog))
 }
@@ -305,7 +308,10 @@ func (g *Gate) judge(v *verdict, ofOngoing, ofAll, unasked, seconds float64, las
 			asked := g.rates[kind][b]
 			p := risen(&g.slow[kind][b], part(granted[kind], asked, unasked), keep, last == nil)
 			v.part[kind][b] = p
-			v.full[kind][b] = raise(&g.levels[kind][b], p, asked, seconds, last == nil || last.full[kind][b] == 0)
+			v.weight[kind][b] = weight(p, asked)
+			if last == nil || last.weight[kind][b] == 0 { // the level was not in use
+				g.levels[kind][b].set(p)
+			}
 			least = min(least, p)
 		}
 	}
@@ -317,6 +323,15 @@ func (g *Gate) judge(v *verdict, ofOngoing, ofAll, unasked, seconds float64, las
 	g.verdict.Store(v)
 }
 
+// weight is that of a request in a bucket's level. Where all may enter, or none has asked
+// yet, there is nothing to correct.
+func weight(part, asked float64) float64 {
+	if part >= 1 || asked <= 0 {
+		return 0
+	}
+	return 1 / max(levelRequests, levelSeconds*part*asked)
+}
+
 // risen is a part that rises no faster than it may; slow is what it was lately, of which so
 // much is kept.
 func risen(slow *float64, part, keep float64, anew bool) float64 {
@@ -326,22 +341,6 @@ func risen(slow *float64, part, keep float64, anew bool) float64 {
 	part = min(part, *slow+rise*riseSeconds)
 	*slow = keep**slow + (1-keep)*part
 	return part
-}
-
-// raise fills a level with what is granted, and returns what would fill it whole; 0 where
-// all may enter, or none has asked yet. A level that was not in use begins at the part.
-func raise(level *purse, part, asked, seconds float64, anew bool) float64 {
-	if part >= 1 || asked == 0 {
-		return 0
-	}
-	granted := part * asked
-	full := max(leastFull, fullSeconds*granted)
-	if anew {
-		level.set(part * full)
-	} else {
-		level.fill(granted*seconds, mostLevel*full)
-	}
-	return full
 }
 
 // Backlog is the length of the virtual queue, in requests.

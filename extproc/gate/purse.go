@@ -13,18 +13,18 @@ func (p *purse) amount() float64 { return float64(p.fixed.Load()) / one }
 
 func (p *purse) set(amount float64) { p.fixed.Store(int64(amount * one)) }
 
-// fill adds an amount, but no more than it can hold.
-func (p *purse) fill(amount, most float64) {
-	p.fixed.Add(int64(max(0, min(amount, most-p.amount())) * one))
-}
+func (p *purse) add(amount float64) { p.fixed.Add(int64(amount * one)) }
 
-// pay takes 1 away if there is more in it than a least amount. Of some who pay at the same
-// moment all may: then it owes.
-func (p *purse) pay(least float64) bool {
+// fill adds an amount, and takes away what is more than it can hold.
+func (p *purse) fill(amount, most float64) { p.add(min(amount, most-p.amount())) }
+
+// pay takes an amount away if there is more in it than a least one. Of some who pay at the
+// same moment all may: then it owes.
+func (p *purse) pay(amount, least float64) bool {
 	if p.amount() <= least {
 		return false
 	}
-	p.fixed.Add(-one)
+	p.add(-amount)
 	return true
 }
 
