@@ -124,6 +124,10 @@ func TestAnEnvoyDrainsAndComesBack(t *testing.T) {
 			n, err := s.Stat(t.Context(), "east", "listener_manager.listener_stopped")
 			return err == nil && n > 0
 		})
+		eventually(t, "what it was asked for has ended", 20*time.Second, func() bool {
+			n, err := s.Stat(t.Context(), "east", "http.weir.downstream_rq_active")
+			return err == nil && n == 0
+		})
 		check(t, envoy.Stop())
 		l.flow(60)
 		l.endWhole()

@@ -184,3 +184,26 @@ func TestAGateThatShuts(t *testing.T) {
 		t.Errorf("%v of %v enter", n[0].entered, n[0].asked)
 	}
 }
+
+// When less can be served all at once, what was let in before is no claim.
+func TestTheCeilingFalls(t *testing.T) {
+	for _, tenants := range []int{1, 16} {
+		for _, to := range []float64{450, 100} {
+			var g Gate
+			r := seeded()
+			var streams []stream
+			for i := range tenants {
+				streams = append(streams, stream{tenant: uint64(i), rps: 1000 / float64(tenants), kind: Fresh})
+			}
+			run(&g, r, Limit{Planned: 1, CeilingRps: 900, Open: endless}, time.Minute, streams...)
+			const lasts = 5 * time.Second
+			entered := 0.0
+			for _, n := range run(&g, r, Limit{Planned: 1, CeilingRps: to, Open: endless}, lasts, streams...) {
+				entered += n.entered
+			}
+			if over := entered/to - lasts.Seconds(); over > 1 {
+				t.Errorf("from 900 to %v RPS, %d tenants: %.1f s of it enter beside it", to, tenants, over)
+			}
+		}
+	}
+}

@@ -124,7 +124,7 @@ type Gate struct {
 type verdict struct {
 	part   [kinds][Buckets]float64
 	weight [kinds][Buckets]float64 // of a request in its level; 0: the part alone decides
-	strict bool                    // the limit's purse is to be paid from
+	limit  Limit
 	cause  Cause
 	// told is why those are refused who are: the cause, and of a gate that opens the last
 	// one, until all may enter.
@@ -166,7 +166,7 @@ func (g *Gate) pays(v *verdict, kind Kind, bucket uint64, draw float64) bool {
 	} else if draw >= part {
 		return false
 	}
-	return !v.strict || g.limit.spend()
+	return !v.limit.Strict || g.limit.spend()
 }
 
 // Step brings the gate up to date, a time after it was last.
@@ -197,7 +197,7 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 	if cause == Open {
 		ofOngoing, ofAll = math.Inf(1), math.Inf(1)
 	}
-	g.judge(&verdict{cause: cause, told: told(l, cause, last), strict: l.Strict}, ofOngoing, ofAll, l.unasked(), seconds, last)
+	g.judge(&verdict{limit: l, cause: cause, told: told(l, cause, last)}, ofOngoing, ofAll, seconds, last)
 }
 
 // allow fills the purse of an operator's limit.
@@ -296,31 +296,48 @@ func (l *Limit) unasked() float64 {
 }
 
 // judge settles which part of each bucket may enter from here on.
-func (g *Gate) judge(v *verdict, ofOngoing, ofAll, unasked, seconds float64, last *verdict) {
+func (g *Gate) judge(v *verdict, ofOngoing, ofAll, seconds float64, last *verdict) {
 	none := [Buckets]float64{}
 	first := fill(&g.rates[Ongoing], &none, ofOngoing)
 	second := fill(&g.rates[Fresh], &first, ofAll)
 	third := fill(&g.rates[Back], &second, ofAll)
-	keep, least := math.Exp(-seconds/riseSeconds), 1.0
+	keep, more, least := math.Exp(-seconds/riseSeconds), v.more(last), 1.0
 	for b := range Buckets {
 		granted := [kinds]float64{first[b], second[b] - first[b], third[b] - second[b]}
 		for kind := range kinds {
 			asked := g.rates[kind][b]
-			p := risen(&g.slow[kind][b], part(granted[kind], asked, unasked), keep, last == nil)
+			p := risen(&g.slow[kind][b], part(granted[kind], asked, v.limit.unasked()), keep, last == nil)
 			v.part[kind][b] = p
 			v.weight[kind][b] = weight(p, asked)
-			if last == nil || last.weight[kind][b] == 0 { // the level was not in use
+			g.levels[kind][b].scale(more)
+			if last == nil || asked <= 0 || g.levels[kind][b].amount() >= 1 { // nothing was refused of it
 				g.levels[kind][b].set(p)
 			}
 			least = min(least, p)
 		}
 	}
 	g.shown.refused.Store(math.Float64bits(1 - least))
-	if v.cause == Open && least >= 1 && !v.strict {
+	if v.cause == Open && least >= 1 && !v.limit.Strict {
 		g.verdict.Store(nil)
 		return
 	}
 	g.verdict.Store(v)
+}
+
+// more is how many times as much may enter as by the last verdict: levels go with it at
+// once, else what was let in before would enter for as long as they take to fall.
+func (v *verdict) more(last *verdict) float64 {
+	if last == nil {
+		return 1
+	}
+	now, before := v.limit.CeilingRps, last.limit.CeilingRps
+	if now < 0 && before < 0 {
+		now, before = v.limit.Planned, last.limit.Planned
+	}
+	if now < 0 || before <= 0 {
+		return 1
+	}
+	return now / before
 }
 
 // weight is that of a request in a bucket's level. Where all may enter, or none has asked

@@ -15,6 +15,12 @@ func (p *purse) set(amount float64) { p.fixed.Store(int64(amount * one)) }
 
 func (p *purse) add(amount float64) { p.fixed.Add(int64(amount * one)) }
 
+func (p *purse) scale(factor float64) {
+	if factor != 1 {
+		p.add(p.amount() * (factor - 1))
+	}
+}
+
 // fill adds an amount, and takes away what is more than it can hold.
 func (p *purse) fill(amount, most float64) { p.add(min(amount, most-p.amount())) }
 
