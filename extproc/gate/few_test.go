@@ -207,3 +207,14 @@ func TestTheCeilingFalls(t *testing.T) {
 		}
 	}
 }
+
+// Next to nothing becomes next to everything, and all enter.
+func TestTheCeilingRises(t *testing.T) {
+	var g Gate
+	r := seeded()
+	run(&g, r, Limit{Planned: 1, CeilingRps: 1e-3, Open: endless}, time.Minute, stream{rps: 100, kind: Fresh})
+	run(&g, r, Limit{Planned: 1, CeilingRps: 1e7}, 5*time.Second, stream{rps: 100, kind: Fresh})
+	if n := run(&g, r, Limit{Planned: 1, CeilingRps: 1e7}, 10*time.Second, stream{rps: 100, kind: Fresh}); n[0].entered != n[0].asked {
+		t.Errorf("%v of %v enter", n[0].entered, n[0].asked)
+	}
+}

@@ -59,6 +59,8 @@ const (
 	// and chance decides whose draw lies below it; more, and a conversation that comes alone
 	// waits long for its first turn.
 	levelRequests, levelSeconds = 8, 2
+	// mostMore is by how much a level may rise at once: far beyond 1 it is as good as 1.
+	mostMore = 1000
 	// Of an operator's limit what it allows in limitSeconds may enter at once, and leastLimit
 	// requests.
 	limitSeconds, leastLimit = 1, 4
@@ -337,7 +339,7 @@ func (v *verdict) more(last *verdict) float64 {
 	if now < 0 || before <= 0 {
 		return 1
 	}
-	return now / before
+	return min(now/before, mostMore)
 }
 
 // weight is that of a request in a bucket's level. Where all may enter, or none has asked

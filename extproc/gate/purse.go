@@ -15,9 +15,10 @@ func (p *purse) set(amount float64) { p.fixed.Store(int64(amount * one)) }
 
 func (p *purse) add(amount float64) { p.fixed.Add(int64(amount * one)) }
 
+// scale multiplies what is in it; what it owes stays.
 func (p *purse) scale(factor float64) {
-	if factor != 1 {
-		p.add(p.amount() * (factor - 1))
+	if amount := p.amount(); factor != 1 && amount > 0 {
+		p.add(amount * (factor - 1))
 	}
 }
 
