@@ -112,10 +112,10 @@ func (o *BrakeOrder) check() error {
 func (o *BrakeOrder) brake() (fleet.Brake, time.Duration) {
 	b := fleet.Brake{BrakeTarget: o.BrakeTarget, Owner: o.Owner, Note: o.Note}
 	if o.Share != nil {
-		b.Share = *o.Share
+		b.Share = *o.Share + 0 // -0 is 0
 	}
 	if o.Rps != nil {
-		b.Rps = *o.Rps
+		b.Rps = *o.Rps + 0
 	}
 	hold := DefaultBrakeTime
 	if o.Seconds != nil {

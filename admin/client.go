@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // FetchStatus asks the control plane whose admin API is at "host:port".
@@ -46,12 +47,15 @@ func fetch(ctx context.Context, address, path string, into any) error {
 
 func newRequest(ctx context.Context, method, address, path string, body io.Reader) (*http.Request, error) {
 	_, _, err := net.SplitHostPort(address)
+	if err == nil && strings.ContainsAny(address, "/?#@") {
+		err = errors.New("that is more than a host and a port")
+	}
+	var request *http.Request
+	if err == nil {
+		request, err = http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("admin API %q: want host:port, as 127.0.0.1:18001 is: %w", address, err)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
-	if err != nil {
-		return nil, fmt.Errorf("admin API %q: want host:port: %w", address, err)
 	}
 	return request, nil
 }

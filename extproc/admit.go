@@ -25,8 +25,8 @@ const (
 )
 
 // enters says whether a request may enter, and words the refusal if not. Which
-// conversations may is the same for as long as the fraction is, and as it rises more of
-// the same.
+// conversations may is mostly their draws' doing, and as the fraction rises more of the
+// same do; one that alone asks for more than its part enters a part of the time.
 func (t *Table) enters(h *head, d *decision) bool {
 	c := d.class
 	ok, cause := c.tally.gate.Admit(t.tenantOf(h), t.kindOf(d, h), c.draw(d.key.hash), c.admitted)

@@ -197,8 +197,8 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// Between two plans no more gets in than this front-end's part of what the limit leaves, and a plan that does not know
-// of it yet is not held to it.
+// Between two plans no more gets in than this front-end's part of what the limit leaves,
+// and a plan that does not know of it yet is not held to it.
 func TestCeilingWithinALimit(t *testing.T) {
 	for name, c := range map[string]struct{ limit, east, west, shed, want float64 }{
 		"not reached":          {limit: 50, east: 30, west: 10, want: 36.25},

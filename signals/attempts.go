@@ -78,17 +78,19 @@ func (a *attempts) observe(now time.Time, r *fleet.LoadReport, l *fleet.PoolLoad
 type sums struct{ rps, failed, inFlight, ended, lost, whole, streamed float64 }
 
 // add adds those of a way. What a weir-extproc said that is not heard of any more is no
-// word on what fails now.
+// word on what fails now; its Envoy's is.
 func (s *sums) add(now time.Time, a *attempts, heard bool) {
 	if span := a.span.read(now, loadTau); span > 0 {
 		s.rps += a.issued.read(now, loadTau) / span
 		s.failed += a.failed.read(now, loadTau) / span
 		s.inFlight += a.inFlightRequests.read(now, loadTau) / span
 	}
-	if heard {
-		s.ended += a.ended.read(now, loadTau)
-		s.lost += a.lost.read(now, loadTau)
+	ended, lost := &a.ended, &a.lost
+	if !heard {
+		ended, lost = &a.issued, &a.failed
 	}
+	s.ended += ended.read(now, loadTau)
+	s.lost += lost.read(now, loadTau)
 	s.whole += a.whole.read(now, loadTau)
 	s.streamed += a.streamed.read(now, loadTau)
 }

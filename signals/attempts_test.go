@@ -159,6 +159,20 @@ func TestFailuresOfADeadEnvoyAreForgotten(t *testing.T) {
 	}
 }
 
+// Where one of two weir-extprocs is dead, its Envoy speaks for it.
+func TestFailuresAtAnEnvoyWithoutAnExtProcCount(t *testing.T) {
+	f := newFeed()
+	f.seconds(10, issued("east", "a", fleet.PoolLoad{Issued: 30, Failed: 30}), issued("east", "b", fleet.PoolLoad{Issued: 10}),
+		ended("b", map[fleet.Outcome]uint64{fleet.Answered: 10}, 0, 10))
+	s := f.State(f.now, nil)
+	if got := s.Attempts[eastChat].Failed; math.Abs(got-0.75) > 1e-9 {
+		t.Errorf("%v of the attempts fail, want three quarters", got)
+	}
+	if got := s.Pools["big"].Signals.Failed; !got.Known() || math.Abs(got.Value-0.75) > 1e-9 {
+		t.Errorf("of those at the pool %+v fail, want three quarters", got)
+	}
+}
+
 // A weir-extproc that dies while everything fails leaves that to Envoy, which sees it pass.
 func TestFailuresThatADeadExtProcToldOfAreForgotten(t *testing.T) {
 	f := newFeed()

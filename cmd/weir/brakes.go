@@ -183,7 +183,6 @@ func pinOrder(a []string) (admin.BrakeOrder, error) {
 	if !ok || err != nil || !(v >= 0 && v <= 1) {
 		return o, usage("%q: want POOL=SHARE, a share of 0 to 1 or of 0%% to 100%%", a[1])
 	}
-	v = max(0, v) // not -0, either
 	o.Share = &v
 	return o, nil
 }

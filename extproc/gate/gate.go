@@ -15,7 +15,7 @@
 //
 // A fraction of a bucket is let in by conversation: each has a draw of its own, the same
 // each time, and enters while that lies below the bucket's level. Who asks raises the level
-// by the fraction, and who enters lowers it by one request, as errors are diffused in
+// by the fraction, and who passes lowers it by one request, as errors are diffused in
 // halftoning (Floyd and Steinberg, "An adaptive algorithm for spatial greyscale", 1976). So
 // it comes to lie where as much enters as is meant to, however draws are spread: those who
 // are refused and ask again have high ones, and a tenant with one conversation has one,
@@ -36,6 +36,8 @@ const (
 	// burst is over. It takes in some requests at the ceiling, if that is not too long.
 	leastWindow, mostWindow = 0.25, 4 // seconds
 	windowRequests          = 16
+	// leastRate, in RPS, is nothing: it decays, and would never be.
+	leastRate = 1e-6
 	// depth is the virtual queue's length that is no matter of concern, as time at the
 	// ceiling, and leastDepth in requests: at few requests a second chance makes bunches.
 	depth      = 0.25 // seconds
@@ -59,7 +61,8 @@ const (
 	// and chance decides whose draw lies below it; more, and a conversation that comes alone
 	// waits long for its first turn.
 	levelRequests, levelSeconds = 8, 2
-	// mostMore is by how much a level may rise at once: far beyond 1 it is as good as 1.
+	// mostMore is by how much a level may rise at once: far beyond 1 it is as good as 1, and
+	// beyond 2^31 a purse overflows.
 	mostMore = 1000
 	// Of an operator's limit what it allows in limitSeconds may enter at once, and leastLimit
 	// requests.
@@ -217,10 +220,10 @@ func (l *Limit) atOnce() float64 { return max(leastLimit, limitSeconds*l.Ceiling
 // told is what those are told who are refused.
 func told(l Limit, cause Cause, last *verdict) Cause {
 	switch {
-	case cause == Open && last != nil && last.told != Open:
-		return last.told
-	case cause == Open && l.Strict:
+	case l.Strict:
 		return Limited
+	case cause == Open && last != nil:
+		return last.told
 	}
 	return cause
 }
@@ -241,10 +244,22 @@ func (g *Gate) measure(seconds, window float64) (total float64) {
 		for b := range Buckets {
 			rate := &g.rates[kind][b]
 			*rate = keep**rate + (1-keep)*taken(&g.asked[kind][b])/seconds
+			if *rate < leastRate {
+				*rate = 0
+			}
 			total += *rate
 		}
 	}
 	return total
+}
+
+// taken takes a count away. Most are nothing, and then it is not written.
+func taken(count *atomic.Uint32) float64 {
+	n := count.Load()
+	if n != 0 {
+		count.Add(-n)
+	}
+	return float64(n)
 }
 
 // allowed is the length of the virtual queue that is no matter of concern.
@@ -326,8 +341,8 @@ func (g *Gate) judge(v *verdict, ofOngoing, ofAll, seconds float64, last *verdic
 	g.verdict.Store(v)
 }
 
-// more is how many times as much may enter as by the last verdict: levels go with it at
-// once, else what was let in before would enter for as long as they take to fall.
+// more is how many times as much may enter as by the last verdict. Levels go with it at
+// once: left to themselves they take seconds, for which as much would enter as before.
 func (v *verdict) more(last *verdict) float64 {
 	if last == nil {
 		return 1

@@ -183,43 +183,6 @@ func TestFastEnginesRefuseNobody(t *testing.T) {
 	}
 }
 
-// A limit of nothing lets nobody in, though nobody asked for long.
-func TestNothingMayEnter(t *testing.T) {
-	g := &Gate{}
-	l := Limit{0, 0, endless, false}
-	for range 100 {
-		g.Step(step, l)
-	}
-	for _, kind := range []Kind{Ongoing, Fresh, Back} {
-		if ok, _ := g.Admit(3, kind, 0, 0); ok {
-			t.Errorf("a request of kind %d entered", kind)
-		}
-	}
-}
-
-// An operator's limit is kept from the first moment on, after an idle time too.
-func TestAnOperatorsLimit(t *testing.T) {
-	for _, ceiling := range []float64{0, 1, 4, 50} {
-		g, r := &Gate{}, seeded()
-		l := Limit{1, ceiling, 1, true}
-		run(g, r, l, time.Minute)
-		n := run(g, r, l, 10*time.Second, stream{rps: 100, kind: Fresh})
-		if most := ceiling*10 + l.atOnce(); n[0].entered > most || ceiling == 0 && n[0].entered > 0 {
-			t.Errorf("%v entered in ten seconds at a limit of %v RPS", n[0].entered, ceiling)
-		}
-		if _, cause := g.Admit(0, Fresh, 0.9999, 1); cause != Limited {
-			t.Errorf("refused for cause %d, want the limit", cause)
-		}
-		// While it opens, the cause that shut it is told.
-		g.Step(250*time.Millisecond, Limit{1, 1000, 0, true})
-		if ok, cause := g.Admit(0, Fresh, 0.9999, 1); !ok && cause != Limited {
-			t.Errorf("refused for cause %d while the gate opens, want the limit", cause)
-		} else if ok && ceiling == 0 {
-			t.Error("a gate that was shut opens at once")
-		}
-	}
-}
-
 // Conversations that are under way are cut when they alone are too many.
 func TestTooManyUnderWay(t *testing.T) {
 	g, r := &Gate{}, seeded()
@@ -228,7 +191,7 @@ func TestTooManyUnderWay(t *testing.T) {
 	if over := n[0].entered/80 - 120; over > 16 {
 		t.Errorf("%.1f s of the ceiling entered beside it", over)
 	}
-	// All of one name share one draw: in one way or another the queue stays bounded.
+	// All of one name share one draw: what can be served of it enters, and no more.
 	g = &Gate{}
 	entered := 0.0
 	for range 1200 {
@@ -239,7 +202,7 @@ func TestTooManyUnderWay(t *testing.T) {
 		}
 		g.Step(step, l)
 	}
-	if over := entered/80 - 120; over > 16 {
+	if over := entered/80 - 120; math.Abs(over) > 16 {
 		t.Errorf("of one name %.1f s of the ceiling entered beside it", over)
 	}
 }

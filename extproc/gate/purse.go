@@ -2,9 +2,11 @@ package gate
 
 import "sync/atomic"
 
-// purse is an amount that any goroutine may take from, and one fills. The zero purse is
-// empty.
-type purse struct{ fixed atomic.Int64 }
+// purse is an amount that any goroutine may add to and take from; one at a time sets,
+// scales and fills it. The zero purse is empty.
+type purse struct {
+	fixed atomic.Int64 // in parts of 1/one: it holds 2^31, and owes as much
+}
 
 // one is what an amount of 1 is in it.
 const one = 1 << 32
@@ -42,13 +44,4 @@ func (p *purse) spend() bool {
 	}
 	p.fixed.Add(one)
 	return false
-}
-
-// taken takes a count away. Most are nothing, and then it is not written.
-func taken(count *atomic.Uint32) float64 {
-	n := count.Load()
-	if n != 0 {
-		count.Add(-n)
-	}
-	return float64(n)
 }

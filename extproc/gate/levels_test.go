@@ -25,7 +25,7 @@ func conversations(r *rand.Rand, n int) []float64 {
 }
 
 // letIn is how many requests a second of each asker enter, after so long, of requests that
-// take five seconds each; longest is for how long none of one did.
+// take five seconds each; longest is for how long, from the first moment on, none of one did.
 func letIn(l Limit, r *rand.Rand, settles, lasts time.Duration, askers ...asker) (rps []float64, longest time.Duration) {
 	var g Gate
 	rps = make([]float64, len(askers))
@@ -97,36 +97,6 @@ func TestTheCeilingIsKeptOfFewConversations(t *testing.T) {
 	}
 }
 
-// In no span of time does more enter of an operator's limit than that and what may enter at
-// once, whoever asks: not when many do at one moment after nobody did, nor of tenants that
-// nobody has seen.
-func TestAnOperatorsLimitIsHard(t *testing.T) {
-	for _, limit := range []float64{0, 0.5, 3, 40} {
-		var g Gate
-		r := seeded()
-		l := Limit{Planned: 1, CeilingRps: limit, Open: 1, Strict: true}
-		most := 0.0
-		if limit > 0 {
-			most = l.atOnce()
-		}
-		left := most // of a token bucket beside it
-		for range 600 {
-			g.Step(step, l)
-			left = min(most, left+limit*step.Seconds())
-			for range r.IntN(2) * r.IntN(200) {
-				if ok, cause := g.Admit(r.Uint64(), Kind(r.IntN(int(kinds))), r.Float64(), 1); ok {
-					left--
-				} else if cause != Limited {
-					t.Fatalf("limit %v: refused for cause %d", limit, cause)
-				}
-			}
-			if left < -1e-6 {
-				t.Fatalf("limit %v: %v too many entered", limit, -left)
-			}
-		}
-	}
-}
-
 // Which conversations enter is their draws' doing for as long as what is asked for stays.
 func TestConversationsKeepWhatTheyHave(t *testing.T) {
 	var g Gate
@@ -160,7 +130,7 @@ func TestConversationsKeepWhatTheyHave(t *testing.T) {
 }
 
 // Of many who come at once where nobody asked before, the plan's fraction enters.
-func TestAFractionOfABunch(t *testing.T) {
+func TestOfABunchThePlansFractionEnters(t *testing.T) {
 	for _, ceiling := range []float64{Unknown, 400} {
 		var g Gate
 		r := seeded()
@@ -173,20 +143,8 @@ func TestAFractionOfABunch(t *testing.T) {
 	}
 }
 
-// What is shut stays shut, whatever may have entered before.
-func TestAGateThatShuts(t *testing.T) {
-	var g Gate
-	r := seeded()
-	run(&g, r, Limit{Planned: 0.5, CeilingRps: 50, Open: endless, Strict: true}, time.Minute, stream{rps: 100, kind: Fresh})
-	shut := Limit{Planned: 0, CeilingRps: 0, Open: endless, Strict: true}
-	g.Step(step, shut)
-	if n := run(&g, r, shut, time.Second, stream{rps: 100, kind: Fresh}); n[0].entered != 0 {
-		t.Errorf("%v of %v enter", n[0].entered, n[0].asked)
-	}
-}
-
 // When less can be served all at once, what was let in before is no claim.
-func TestTheCeilingFalls(t *testing.T) {
+func TestWhatWasLetInIsNoClaim(t *testing.T) {
 	for _, tenants := range []int{1, 16} {
 		for _, to := range []float64{450, 100} {
 			var g Gate
@@ -209,7 +167,7 @@ func TestTheCeilingFalls(t *testing.T) {
 }
 
 // Next to nothing becomes next to everything, and all enter.
-func TestTheCeilingRises(t *testing.T) {
+func TestAllEnterOnceTheCeilingHasRisen(t *testing.T) {
 	var g Gate
 	r := seeded()
 	run(&g, r, Limit{Planned: 1, CeilingRps: 1e-3, Open: endless}, time.Minute, stream{rps: 100, kind: Fresh})
