@@ -165,13 +165,13 @@ func (g *Gate) pays(v *verdict, kind Kind, bucket uint64, draw float64) bool {
 	if weight > 0 {
 		level := &g.levels[kind][bucket]
 		level.add(part * weight)
-		if !level.pay(weight, draw) {
+		if level.amount() <= draw || v.limit.Strict && !g.limit.spend() {
 			return false
 		}
-	} else if draw >= part {
-		return false
+		level.add(-weight)
+		return true
 	}
-	return !v.limit.Strict || g.limit.spend()
+	return draw < part && (!v.limit.Strict || g.limit.spend())
 }
 
 // Step brings the gate up to date, a time after it was last.
@@ -181,18 +181,7 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 		return
 	}
 	total := g.measure(seconds, windowOf(l.CeilingRps))
-	entered := float64(g.entered.Swap(0))
-	known := l.CeilingRps >= 0
-	if known {
-		g.backlog = max(0, g.backlog+entered-l.CeilingRps*seconds)
-		if !l.Strict {
-			g.backlog = min(g.backlog, l.Open)
-		}
-	} else {
-		g.backlog = 0
-	}
-	g.shown.backlog.Store(math.Float64bits(g.backlog))
-	g.allow(l, seconds)
+	g.queue(l, seconds)
 	last := g.verdict.Load()
 	cause := g.cause(l, total, last)
 	if cause == Open && last == nil && !l.Strict {
@@ -205,13 +194,21 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 	g.judge(&verdict{limit: l, cause: cause, told: told(l, cause, last)}, ofOngoing, ofAll, seconds, last)
 }
 
-// allow fills the purse of an operator's limit.
-func (g *Gate) allow(l Limit, seconds float64) {
+// queue brings the virtual queue up to date. That of an operator's limit is what lacks in its
+// purse, which is full when the limit begins.
+func (g *Gate) queue(l Limit, seconds float64) {
+	entered := float64(g.entered.Swap(0))
 	if l.Strict {
 		g.limit.fill(l.CeilingRps*seconds, l.atOnce())
+		g.backlog = l.atOnce() - g.limit.amount()
 	} else {
-		g.limit.set(0)
+		g.limit.set(l.atOnce())
+		g.backlog = max(0, min(g.backlog+entered-l.CeilingRps*seconds, l.Open))
 	}
+	if l.CeilingRps < 0 {
+		g.backlog = 0
+	}
+	g.shown.backlog.Store(math.Float64bits(g.backlog))
 }
 
 // atOnce is how many requests may enter at once of an operator's limit.

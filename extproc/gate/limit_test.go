@@ -96,3 +96,29 @@ func TestALimitIsTold(t *testing.T) {
 		}
 	}
 }
+
+// A limit is shared fairly, whether it begins under load, is raised under load, or stands
+// before anybody asks.
+func TestALimitIsSharedFairly(t *testing.T) {
+	streams := []stream{{tenant: 1, rps: 30, kind: Fresh}, {tenant: 2, rps: 3, kind: Fresh}}
+	for name, before := range map[string]Limit{
+		"no limit before": {Planned: 1, CeilingRps: 1000},
+		"a low one":       {Planned: 1, CeilingRps: 1, Strict: true},
+		"a high one":      {Planned: 1, CeilingRps: 100, Strict: true},
+	} {
+		var g Gate
+		r := seeded()
+		run(&g, r, before, 20*time.Second, streams...)
+		l := Limit{Planned: 1, CeilingRps: 10, Open: endless, Strict: true}
+		run(&g, r, l, 20*time.Second, streams...)
+		const lasts = 5 * time.Minute
+		n := run(&g, r, l, lasts, streams...)
+		t.Logf("%s: of 30 RPS %.2f, of 3 RPS %.2f", name, n[0].entered/lasts.Seconds(), n[1].entered/lasts.Seconds())
+		if n[1].entered < 0.85*n[1].asked {
+			t.Errorf("%s: %v of %v enter of who asks for less than its fair part", name, n[1].entered, n[1].asked)
+		}
+		if all := (n[0].entered + n[1].entered) / lasts.Seconds(); all < 9.3 {
+			t.Errorf("%s: %.1f RPS of a limit of 10 enter", name, all)
+		}
+	}
+}
