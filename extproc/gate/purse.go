@@ -27,16 +27,6 @@ func (p *purse) scale(factor float64) {
 // fill adds an amount, and takes away what is more than it can hold.
 func (p *purse) fill(amount, most float64) { p.add(min(amount, most-p.amount())) }
 
-// pay takes an amount away if there is more in it than a least one. Of some who pay at the
-// same moment all may: then it owes.
-func (p *purse) pay(amount, least float64) bool {
-	if p.amount() <= least {
-		return false
-	}
-	p.add(-amount)
-	return true
-}
-
 // spend takes 1 away if it has that.
 func (p *purse) spend() bool {
 	if p.fixed.Add(-one) >= 0 {
