@@ -241,6 +241,11 @@ func (s *State) DrainedBy(p PoolID, e EngineID) *Brake {
 	if s.Readiness(p, e) != Draining {
 		return nil
 	}
+	return s.drainOf(p, e)
+}
+
+// drainOf is the drain of an engine of a pool, be it ready or not, or nil.
+func (s *State) drainOf(p PoolID, e EngineID) *Brake {
 	return s.brake(func(b *Brake) bool { return b.drains(p, e) })
 }
 

@@ -139,9 +139,7 @@ func (s *State) serves(c *Class) bool {
 // spares says whether drains leave any engine to a class, be it ready or not.
 func (s *State) spares(c *Class) bool {
 	return slices.ContainsFunc(s.Fleet.Pools, func(p Pool) bool {
-		return c.Eligible(&p) && slices.ContainsFunc(p.Engines, func(e EngineID) bool {
-			return s.brake(func(b *Brake) bool { return b.drains(p.ID, e) }) == nil
-		})
+		return c.Eligible(&p) && slices.ContainsFunc(p.Engines, func(e EngineID) bool { return s.drainOf(p.ID, e) == nil })
 	})
 }
 

@@ -97,8 +97,7 @@ func TestALimitIsTold(t *testing.T) {
 	}
 }
 
-// A limit is shared fairly, whether it begins under load, is raised under load, or stands
-// before anybody asks.
+// A limit is shared fairly, whether under load it begins, is raised or is lowered.
 func TestALimitIsSharedFairly(t *testing.T) {
 	streams := []stream{{tenant: 1, rps: 30, kind: Fresh}, {tenant: 2, rps: 3, kind: Fresh}}
 	for name, before := range map[string]Limit{
