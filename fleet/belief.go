@@ -83,7 +83,10 @@ type PoolSignals struct {
 	// Load is the work that each ready replica is sent, as far as the pool's health
 	// leaves it, in engine-seconds per second by the profile: 1 is what the profile
 	// promises.
-	Load        Reading
+	Load Reading
+	// SentRps is what front-ends send to all of its engines together, retries and clients
+	// that come back included.
+	SentRps     Reading
 	TTFTSeconds Reading // mean, as front-ends see it, the network taken off
 	TBTSeconds  Reading // mean, as front-ends see it
 	// Failed is the part of the attempts there, 0–1, that engines refuse, fail or lose.

@@ -72,6 +72,18 @@ func (b *burden) load(now time.Time, s *fleet.State, p *fleet.Pool) fleet.Readin
 	return fleet.Reading{Value: work / (float64(ready) * s.Health(p.ID)), At: now}
 }
 
+// sent is what the pool is sent, RPS. Where nothing has been reported for long, that is not
+// known.
+func (b *burden) sent(now time.Time, f *fleet.Fleet) (out fleet.Reading) {
+	for i := range f.Classes { // in their order, so that the sum is the same each time
+		if issued := b.issued[f.Classes[i].ID]; issued != nil && now.Sub(issued.at) < loadTau {
+			out.Value += issued.rate(now, loadTau)
+			out.At = now
+		}
+	}
+	return out
+}
+
 // judge lets the evidence move the capacity factor, once a tick.
 func (b *burden) judge(now time.Time, p *fleet.Profile, st *fleet.PoolState, q queue) {
 	if now.Sub(b.judged) >= factorEvery && st.Signals.Load.Known() {

@@ -122,7 +122,7 @@ func (p *pool) believe(now time.Time, s *fleet.State, of *fleet.Pool, st fleet.P
 		}
 	}
 	p.compare(now, &st)
-	st.Signals.Load = p.burden.load(now, s, of)
+	st.Signals.Load, st.Signals.SentRps = p.burden.load(now, s, of), p.burden.sent(now, s.Fleet)
 	all := p.burden.seen.signals(now, loadTau)
 	st.Signals.TTFTSeconds, st.Signals.TBTSeconds = all.TTFTSeconds, all.TBTSeconds
 	if !s.Fleet.Options.DeclaredOnly {

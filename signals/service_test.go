@@ -72,6 +72,9 @@ func TestServiceIsBelieved(t *testing.T) {
 	if want := 10 * f.Pool("big").Profile.Work(size) / engines; !near(st.Load.Value, want, 0.05) {
 		t.Errorf("load %v, want %v engine-seconds per second", st.Load.Value, want)
 	}
+	if !near(st.SentRps.Value, 10, 0.05) {
+		t.Errorf("%v RPS sent, want 10", st.SentRps.Value)
+	}
 	if !near(st.TTFTSeconds.Value, 0.30, 1e-3) {
 		t.Errorf("TTFT %v s, want 0.3 s: the measured 0.34 s less the network", st.TTFTSeconds.Value)
 	}
