@@ -62,7 +62,7 @@ var rooms = map[string]room{
 	"envoy":             {ours: "fleet", modules: protos + " github.com/cespare/xxhash/v2", tests: "config"},
 	"xds":               {ours: "fleet envoy", modules: servers, tests: "config"},
 	"extproc":           {ours: "fleet envoy extproc/gate extproc/penalty extproc/wire", modules: servers + " github.com/cespare/xxhash/v2 github.com/go-json-experiment/json github.com/klauspost/compress/zstd", tests: "config"},
-	"extproc/gate":      {},
+	"extproc/gate":      {ours: "fleet"},
 	"extproc/outcome":   {ours: "fleet envoy extproc/wire extproc/penalty", modules: servers},
 	"extproc/penalty":   {ours: "fleet"},
 	"extproc/roundtrip": {ours: "fleet", modules: metrics},

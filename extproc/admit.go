@@ -111,6 +111,9 @@ func (s *Server) SwapAdmission(a *fleet.Admission, share float64) {
 	s.ledger.admission, s.ledger.share = a, share
 }
 
+// CountUnread counts a word of what may enter that could not be read: the last one counts on.
+func (s *Server) CountUnread() { s.ledger.unread.Add(1) }
+
 // stepAt brings the gates up to date.
 func (s *Server) stepAt(now time.Time) {
 	s.ledger.mu.Lock()
@@ -127,26 +130,37 @@ func (l *ledger) step(t *Table, now time.Time) {
 	}
 	l.stepped = now
 	for _, c := range t.classes {
-		limit := gate.Limit{Planned: c.admitted, CeilingRps: gate.Unknown, Open: float64(c.tally.open.Load())}
-		told := l.admissionOf(c.id)
-		if told == nil {
-			c.tally.retryAfter.Store(0)
-		} else {
+		c.tally.retryAfter.Store(0) // as usual
+		if told := l.admissionOf(c.id); told != nil {
 			c.tally.retryAfter.Store(int64(told.RetryAfterSeconds))
-			if told.CeilingRps.Known {
-				limit.CeilingRps, limit.Strict = told.CeilingRps.Value*l.share, told.Limited && !told.Short
-			}
 		}
-		c.tally.gate.Step(passed, limit)
+		c.tally.gate.Step(passed, gate.NewLimit(l.told(), c.id, c.admitted, l.share, l.use))
 	}
 }
 
-// admissionOf is what was said of a class; nil where nothing was, or too long ago.
-func (l *ledger) admissionOf(id fleet.ClassID) *fleet.ClassAdmission {
-	if l.admission == nil || !l.levels.known {
+// told is what may enter; nil where nothing was said, or too long ago.
+func (l *ledger) told() *fleet.Admission {
+	if !l.levels.known {
 		return nil
 	}
-	return l.admission.Class(id)
+	return l.admission
+}
+
+// admissionOf is what was said of a class; nil as above.
+func (l *ledger) admissionOf(id fleet.ClassID) *fleet.ClassAdmission {
+	if told := l.told(); told != nil {
+		return told.Class(id)
+	}
+	return nil
+}
+
+// use is what this process has of a class.
+func (l *ledger) use(id fleet.ClassID) gate.Use {
+	t := l.classes[id]
+	if t == nil {
+		return gate.Use{}
+	}
+	return gate.Use{EnteredRps: t.gate.EnteredRps(), Open: float64(t.open.Load())}
 }
 
 // gates shows what the gates do.
@@ -154,6 +168,7 @@ type gates struct{ server *Server }
 
 var (
 	gateRefusedDesc = prometheus.NewDesc("weir_extproc_gate_refused", "The largest part that anybody is refused, 0-1; 0: the gate is open.", []string{"class"}, nil)
+	gateAheadDesc   = prometheus.NewDesc("weir_extproc_gate_ahead_rps", "What classes of higher priority take of the ceiling beside what is planned for them.", []string{"class"}, nil)
 	gateBacklogDesc = prometheus.NewDesc("weir_extproc_gate_backlog", "Requests that were let in beside what can be served.", []string{"class"}, nil)
 )
 
@@ -161,6 +176,7 @@ var (
 func (gates) Describe(out chan<- *prometheus.Desc) {
 	out <- gateRefusedDesc
 	out <- gateBacklogDesc
+	out <- gateAheadDesc
 }
 
 // Collect implements [prometheus.Collector].
@@ -171,5 +187,6 @@ func (g gates) Collect(out chan<- prometheus.Metric) {
 	for id, t := range l.classes {
 		out <- prometheus.MustNewConstMetric(gateRefusedDesc, prometheus.GaugeValue, t.gate.Refused(), string(id))
 		out <- prometheus.MustNewConstMetric(gateBacklogDesc, prometheus.GaugeValue, t.gate.Backlog(), string(id))
+		out <- prometheus.MustNewConstMetric(gateAheadDesc, prometheus.GaugeValue, t.gate.AheadRps(), string(id))
 	}
 }

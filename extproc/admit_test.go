@@ -2,12 +2,14 @@ package extproc
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
 	"weir/envoy"
+	"weir/extproc/gate"
 	"weir/fleet"
 )
 
@@ -117,6 +119,56 @@ func TestABurstIsHeldBack(t *testing.T) {
 			t.Errorf("refused half a minute later: %+v", r)
 		}
 	}
+}
+
+// What a class that is ahead takes beside what is planned for it the other has not,
+// before the next plan says so.
+func TestWhoIsAheadTakesOfTheCeiling(t *testing.T) {
+	t.Parallel()
+	a := ceilingOf(100)
+	a.Classes[0].Ahead = []fleet.Precedence{{Class: "gold", Part: 1}}
+	a.Classes = append(a.Classes, fleet.ClassAdmission{Class: "gold", PlannedRps: fleet.Known(10)})
+	v := twoPools()
+	gold := v.Classes[0]
+	gold.ID = "gold"
+	v.Classes = append(v.Classes, gold)
+	g := newGated(v, a)
+	const seconds = 20
+	chatEnters := func(goldPerStep int) (n float64) {
+		for range seconds * int(time.Second/gateStep) {
+			for range goldPerStep {
+				g.classOf("gold").tally.gate.Admit(0, gate.Fresh, 0.5, 1)
+			}
+			for i := range 20 {
+				if ok, _ := g.classOf("chat").tally.gate.Admit(0, gate.Fresh, float64(i)/20, 1); ok {
+					g.classOf("chat").tally.open.Add(1)
+					n++
+				}
+			}
+			g.pass(gateStep)
+		}
+		return n
+	}
+	for _, c := range []struct {
+		goldPerStep int
+		want        float64
+	}{{1, 100}, {6, 50}} {
+		chatEnters(c.goldPerStep) // until what it notices is settled
+		got, want := chatEnters(c.goldPerStep), c.want*seconds
+		if z := (got - want) / math.Sqrt(want); math.Abs(z) > 3 {
+			t.Errorf("%v chats enter beside %d RPS of gold instead of 10, want %v: z = %.1f", got, 10*c.goldPerStep, want, z)
+		}
+	}
+}
+
+// classOf is a class of the table.
+func (g *gated) classOf(id fleet.ClassID) *class {
+	for _, c := range g.table.Load().classes {
+		if c.id == id {
+			return c
+		}
+	}
+	panic("no class " + id)
 }
 
 // What the plan says counts only while the control plane is heard.

@@ -38,6 +38,7 @@ type ledger struct {
 	engines map[fleet.EngineID]*liveEngine
 	levels  levels
 
+	unread    atomic.Uint64    // words of what may enter that could not be read
 	admission *fleet.Admission // nil: none came
 	share     float64          // of it that is this process's
 	stepped   time.Time        // when the gates were

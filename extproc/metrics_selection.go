@@ -37,6 +37,7 @@ func (s *Server) registerSelection(r prometheus.Registerer) error {
 		}),
 		r.Register(newCounter("levels_stale", "Times that levels of engines did not come for so long that the last count for nothing.", "", "", &s.ledger.levels.stale)),
 		r.Register(newCounter("levels_unused", "Levels of a pool that were left out: of other engines than the pool has, or not to be read.", "", "", &s.ledger.levels.unused)),
+		r.Register(newCounter("admissions_unread", "Words of what may enter that could not be read: the last one counts on.", "", "", &s.ledger.unread)),
 		r.Register(total("conversations_compared", "Recent conversations that were looked up anew when a table replaced another.",
 			func() float64 { compared, _, _ := s.moves.counts(); return float64(compared) })),
 		r.Register(total("conversations_moved", "Those of them that the new table sends to another engine.",

@@ -26,13 +26,24 @@ type ClassAdmission struct {
 	CeilingRps        Amount  // that can be served of it, at all Envoys of the front-end together
 	RetryAfterSeconds float64 // when who is refused may come back at the earliest
 	Limited           bool    // the ceiling is an operator's limit, or keeps it: no more may enter
+	SpareRps          float64 // that could be served beside the limit; 0 without one
 	Short             bool    // the plan refuses a part of it for want of capacity; a limit alone is none
+
+	PlannedRps Amount       // that the plan lets in at the front-end; unknown: the file's demand rules
+	Ahead      []Precedence // classes that are ahead of it, by ID
 }
+
+// Strict says that nothing may enter beside the ceiling: it is an operator's limit, which can
+// be served.
+func (c *ClassAdmission) Strict() bool { return c.Limited && !c.Short }
 
 const (
 	// freeStep is the least part of a pool's spare capacity that a class may take at
 	// once, however small it was: for the seconds until a plan knows of it.
 	freeStep = 0.25
+	// leastFree is the same of what no plan gives to anybody and is used all the same, by
+	// those who come back: not nothing, for a class that was idle would be shut out.
+	leastFree = 0.02
 	// A queue in the engines that is longer than the work of so many seconds, and than so
 	// many requests at each, is drained within drainSeconds, for which a part of the
 	// capacity is kept. Where an engine serves few, chance alone has that many wait.
@@ -73,36 +84,49 @@ func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 		id := s.Fleet.FrontEnds[i].ID
 		out[id] = &Admission{Nodes: s.Nodes[id]}
 	}
-	for i := range plan.Routes {
-		r := &plan.Routes[i]
-		a, c := out[r.FrontEnd], s.Fleet.Class(r.Class)
-		if a == nil || c == nil {
-			continue
+	for routes := range plan.frontEnds() {
+		a, ranks := out[routes[0].FrontEnd], newRanking(s, routes)
+		for i := range routes {
+			c := s.Fleet.Class(routes[i].Class)
+			if a == nil || c == nil {
+				continue
+			}
+			admission := ClassAdmission{Class: c.ID, RetryAfterSeconds: routes[i].retryAfter()}
+			if !s.Fleet.Options.DeclaredOnly { // else the file's demand rules, and is not what comes
+				admission.Short = short(s, plan, &routes[i])
+				admission.CeilingRps = spare.ceiling(&routes[i], c.Priority, admission.Short, anywhere[c.ID])
+				admission.keep(limitOf(s, plan, &routes[i]))
+				admission.PlannedRps, admission.Ahead = Known(stepped(routes[i].admittedRps())), ranks.ahead(i)
+			}
+			a.Classes = append(a.Classes, admission)
 		}
-		admission := ClassAdmission{Class: r.Class, RetryAfterSeconds: r.retryAfter()}
-		if !s.Fleet.Options.DeclaredOnly { // else the file's demand rules, and is not what comes
-			admission.CeilingRps, admission.Limited = withinLimit(s, plan, r, spare.ceiling(r, c.Priority, anywhere[c.ID]))
-			admission.Short = short(s, plan, r)
-		}
-		a.Classes = append(a.Classes, admission)
 	}
 	return out
 }
 
-// withinLimit is a ceiling that keeps the limit of the class, too: what the plan lets in,
-// and this front-end's part of what that leaves of the limit. A plan that lets in more,
-// being frozen, does not know of the limit, which waits.
-func withinLimit(s *State, plan *Plan, r *Route, ceiling Amount) (_ Amount, limited bool) {
+// keep has a ceiling keep a limit, too. One that is more than can be served, by more than
+// ceilings are rounded, rules nothing.
+func (c *ClassAdmission) keep(limitRps Amount) {
+	if !limitRps.Known || !c.CeilingRps.Known || limitRps.Value > 1.05*c.CeilingRps.Value {
+		return
+	}
+	c.Limited, c.SpareRps = true, stepped(max(0, c.CeilingRps.Value-limitRps.Value))
+	c.CeilingRps = Known(min(c.CeilingRps.Value, atMost(limitRps.Value)))
+}
+
+// limitOf is a route's part of its class's limit: what the plan lets in, and of what that
+// leaves of the limit this front-end's part. A plan that lets in more, being frozen, does not
+// know of the limit, which waits.
+func limitOf(s *State, plan *Plan, r *Route) Amount {
 	limit := s.LimitOf(r.Class)
-	if limit == nil || !ceiling.Known {
-		return ceiling, false
+	if limit == nil {
+		return Amount{}
 	}
 	admitted := plan.admittedRps(r.Class)
 	if admitted > limit.Rps*(1+1e-6) {
-		return ceiling, false
+		return Amount{}
 	}
-	left := max(0, limit.Rps-admitted) * plan.partOfRest(r)
-	return Known(min(ceiling.Value, atMost(r.admittedRps()+left))), true
+	return Known(r.admittedRps() + max(0, limit.Rps-admitted)*plan.partOfRest(r))
 }
 
 // partOfRest is a route's part of what may enter of its class and is not planned: one half
@@ -158,6 +182,7 @@ type spare map[PoolID]*poolSpare
 
 type poolSpare struct {
 	capacityRps float64 // less what drains the queue
+	free        float64 // part of what no plan gives to anybody that any class may take at once, 0–1
 	planned     map[int]float64
 }
 
@@ -165,7 +190,7 @@ func newSpare(s *State, plan *Plan) spare {
 	out := spare{}
 	for _, q := range plan.Pools {
 		if q.CapacityRps > 0 {
-			out[q.Pool] = &poolSpare{left(s, &q), map[int]float64{}}
+			out[q.Pool] = &poolSpare{left(s, &q), free(s, &q), map[int]float64{}}
 		}
 	}
 	for i := range plan.Routes {
@@ -196,22 +221,47 @@ func left(s *State, q *PoolPlan) float64 {
 	return max(leastLeft*q.CapacityRps, q.CapacityRps-excess/drainSeconds)
 }
 
-// room is what a pool can do beside what higher priorities have, and what is planned of
-// it for one priority: what lower ones were to have counts as spare.
-func (p *poolSpare) room(priority int) (rest, same float64) {
-	rest = p.capacityRps
-	for other, rps := range p.planned {
-		if other > priority {
-			rest -= rps
-		}
+// free is the part of what the plan leaves of a pool that any class may take at once. All may
+// at the same time, so there is less of it the more of what is left is used: who comes back is
+// in no plan.
+func free(s *State, q *PoolPlan) float64 {
+	sent, unplanned := s.Pools[q.Pool].Signals.SentRps, q.CapacityRps-q.Rps
+	if !sent.Fresh() || unplanned <= 0 {
+		return freeStep
 	}
-	return max(0, rest), p.planned[priority]
+	return max(leastFree, freeStep*min(1, (q.CapacityRps-sent.Value)/unplanned))
 }
 
-// atOnce is the part of a pool's spare capacity that any class of a priority may take.
+// room is a pool as one priority sees it, RPS.
+type room struct {
+	planned   float64 // for it
+	held      float64 // what can be served of that, with what drains the queue
+	lower     float64 // what lower ones were to have
+	unplanned float64 // what nobody was
+}
+
+func (p *poolSpare) room(priority int) (out room) {
+	rest := p.capacityRps
+	for other, rps := range p.planned {
+		switch {
+		case other > priority:
+			rest -= rps
+		case other < priority:
+			out.lower += rps
+		}
+	}
+	rest = max(0, rest)
+	out.planned = p.planned[priority]
+	out.held = min(out.planned, rest)
+	out.lower = min(out.lower, rest-out.held)
+	out.unplanned = rest - out.held - out.lower
+	return out
+}
+
+// atOnce is what any class of a priority may take beside what is planned.
 func (p *poolSpare) atOnce(priority int) float64 {
-	rest, same := p.room(priority)
-	return freeStep * max(0, rest-same)
+	r := p.room(priority)
+	return freeStep*r.lower + p.free*r.unplanned
 }
 
 // anywhere is that of all pools that may serve each class: where those that a class has
@@ -229,12 +279,12 @@ func (s spare) anywhere(f *Fleet) map[ClassID]float64 {
 	return out
 }
 
-// ceiling is what can be served of a route. Where the plan refuses a part of it, that is
-// what the plan admits. Else there come to it, in each of its pools, its part of what is
+// ceiling is what can be served of a route. Where the plan refuses a part of it for want of
+// capacity, that is what the plan admits. Else there come to it, in each of its pools, its part of what is
 // spare, and of all others that may serve it what any class may take.
-func (s spare) ceiling(r *Route, priority int, anywhere float64) Amount {
+func (s spare) ceiling(r *Route, priority int, short bool, anywhere float64) Amount {
 	sum := 0.0
-	if r.ShedRps <= 0 {
+	if !short {
 		sum = anywhere
 	}
 	for _, share := range r.Shares {
@@ -242,14 +292,14 @@ func (s spare) ceiling(r *Route, priority int, anywhere float64) Amount {
 		if p == nil {
 			return Amount{}
 		}
-		rest, same := p.room(priority)
-		if same <= 0 {
+		room := p.room(priority)
+		if room.planned <= 0 {
 			continue
 		}
-		part := share.Rps / same
-		sum += part * min(same, rest)
-		if r.ShedRps <= 0 {
-			sum += max(0, rest-same) * max(0, part-freeStep)
+		part := share.Rps / room.planned
+		sum += part * room.held
+		if !short {
+			sum += room.lower*max(0, part-freeStep) + room.unplanned*max(0, part-p.free)
 		}
 	}
 	return Known(stepped(sum))

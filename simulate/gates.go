@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"weir/extproc/gate"
@@ -30,22 +31,21 @@ func (w *world) ongoing(j *job) bool {
 // stepGates brings all gates up to date.
 func (w *world) stepGates() {
 	for _, f := range w.frontEnds {
-		for i := range f.gates {
-			f.gates[i].Step(gateEvery, f.limit(i, w.Fleet.Classes[i].ID))
+		use := func(id fleet.ClassID) gate.Use {
+			return f.use(slices.IndexFunc(w.Fleet.Classes, func(c fleet.Class) bool { return c.ID == id }))
+		}
+		for i := range f.gates { // the front-end has one Envoy, which takes in all
+			f.gates[i].Step(gateEvery, gate.NewLimit(f.admission, w.Fleet.Classes[i].ID, f.choices[i].admitted, 1, use))
 		}
 	}
 	w.events.push(w.now+gateEvery.Seconds(), gatesStep, 0)
 }
 
-// limit is what the control plane last said of a class. The front-end has one Envoy,
-// which takes in all of it.
-func (f *frontEnd) limit(class int, id fleet.ClassID) gate.Limit {
-	l := gate.Limit{Planned: f.choices[class].admitted, CeilingRps: gate.Unknown}
+// use is what a front-end has of a class.
+func (f *frontEnd) use(class int) gate.Use {
+	out := gate.Use{EnteredRps: f.gates[class].EnteredRps()}
 	for _, n := range f.classes[class].inFlight {
-		l.Open += float64(n)
+		out.Open += float64(n)
 	}
-	if told := f.admission.Class(id); told != nil && told.CeilingRps.Known {
-		l.CeilingRps, l.Strict = told.CeilingRps.Value, told.Limited && !told.Short
-	}
-	return l
+	return out
 }

@@ -137,7 +137,10 @@ func (p *parts) swap(r *envoy.Resources) error {
 		p.taken = plan
 	}
 	p.server.SwapLevels(envoy.DecodeLevels(r.Runtimes))
-	if a := envoy.DecodeAdmission(r.Runtimes); a != nil {
+	switch a, ok := envoy.DecodeAdmission(r.Runtimes); {
+	case !ok:
+		p.server.CountUnread()
+	case a != nil:
 		p.server.SwapAdmission(a, a.ShareOf(p.node))
 	}
 	return nil

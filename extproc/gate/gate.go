@@ -5,9 +5,10 @@
 // adaptive virtual queue algorithm", SIGCOMM 2001): what was let in, less what the plan
 // says can be served, and never more than what is open: engines that are faster than
 // their profile prove it wrong. While that stays short everybody enters. When it has
-// grown, or the plan itself refuses a part, as much is let in as can be served.
-// Conversations that are under way come first; new ones get what is left, less what
-// drains the queue, and those that were refused a moment ago what is left of that. Among
+// grown, or the plan itself refuses a part, as much is let in as can be served, less what
+// classes that come first take beside what is planned for them. Conversations that are
+// under way come first; new ones get what is left, less what drains the queue, and those
+// that were refused a moment ago what is left of that, from a shorter queue on. Among
 // tenants each gets no more than its fair part (max-min, as in Demers, Keshav and
 // Shenker, "Analysis and simulation of a fair queueing algorithm", SIGCOMM 1989). They
 // are told apart by a hash (McKenney, "Stochastic fairness queueing", INFOCOM 1990), so
@@ -48,9 +49,16 @@ const (
 	// spared is how much longer the virtual queue must be, as time at the ceiling, before
 	// conversations that are under way are cut for its sake.
 	spared = 10 // seconds
-	// drain is the time in which what is above depth shall drain.
+	// drain is the time in which what is above depth shall drain, or fill what is below.
 	drain = 2 // seconds
-	// leastServed is the part of the ceiling that is let in however long the queue is.
+	// backDepth is the part of the depth from which on those who come back are held up: the
+	// rest is for bunches of those who ask for the first time.
+	backDepth = 0.5
+	// shutDepth is the part of the depth that the queue is kept at while the plan refuses a
+	// part. Of what a burst brought in the rest is drained; were it all, what chance leaves
+	// free could not be made up for.
+	shutDepth = 0.5
+	// leastServed is the part of what may enter that does however long the queue is.
 	leastServed = 0.2
 	// rise is how much of a bucket's fraction comes back each second: it may lie so much
 	// above what it was over riseSeconds. Were each step bounded, fractions that waver with
@@ -78,6 +86,9 @@ type Limit struct {
 	CeilingRps float64 // that can be served; below 0: not known
 	Open       float64 // requests that were let in and have not ended
 	Strict     bool    // it is an operator's limit: nothing more may enter for a moment either
+
+	AheadRps  float64 // of the ceiling, that classes ahead take beside what is planned for them
+	OpenAhead float64 // requests of theirs that are open, as far as they count here
 }
 
 // Unknown is a ceiling that is not known.
@@ -122,6 +133,7 @@ type Gate struct {
 	rates   [kinds][Buckets]float64 // RPS asked for
 	slow    [kinds][Buckets]float64 // what parts of verdicts were over riseSeconds
 	backlog float64                 // of the virtual queue, requests
+	entry   float64                 // RPS that entered
 	shown   shown
 }
 
@@ -137,7 +149,7 @@ type verdict struct {
 }
 
 // shown is what a gate tells of itself, as bits of floats.
-type shown struct{ backlog, refused atomic.Uint64 }
+type shown struct{ backlog, refused, ahead atomic.Uint64 }
 
 // Admit says whether a request may enter, and if not, why. Its tenant is any hash, its
 // draw uniform in 0–1 and its conversation's own. Without a verdict the plan's fraction
@@ -180,36 +192,61 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 	if seconds <= 0 {
 		return
 	}
-	total := g.measure(seconds, windowOf(l.CeilingRps))
-	g.queue(l, seconds)
+	keep := math.Exp(-seconds / windowOf(l.CeilingRps))
+	total := g.measure(seconds, keep)
+	g.queue(l, seconds, keep)
 	last := g.verdict.Load()
 	cause := g.cause(l, total, last)
 	if cause == Open && last == nil && !l.Strict {
 		return
 	}
-	ofOngoing, ofAll := g.targets(l, total)
-	if cause == Open {
-		ofOngoing, ofAll = math.Inf(1), math.Inf(1)
+	targets := everything
+	if cause != Open {
+		targets = g.targets(l, total)
 	}
-	g.judge(&verdict{limit: l, cause: cause, told: told(l, cause, last)}, ofOngoing, ofAll, seconds, last)
+	g.judge(&verdict{limit: l, cause: cause, told: told(l, cause, last)}, targets, seconds, last)
 }
 
 // queue brings the virtual queue up to date. That of an operator's limit is what lacks in its
 // purse, which is full when the limit begins.
-func (g *Gate) queue(l Limit, seconds float64) {
+func (g *Gate) queue(l Limit, seconds, keep float64) {
 	entered := float64(g.entered.Swap(0))
+	averaged(&g.entry, entered/seconds, keep)
 	if l.Strict {
-		g.limit.fill(l.CeilingRps*seconds, l.atOnce())
+		g.limit.fill(l.left()*seconds, l.atOnce())
 		g.backlog = l.atOnce() - g.limit.amount()
 	} else {
 		g.limit.set(l.atOnce())
-		g.backlog = max(0, min(g.backlog+entered-l.CeilingRps*seconds, l.Open))
+		most := l.Open
+		if l.Planned < 1 { // the plan's word does not go by what one Envoy has open
+			most = max(most, l.depth())
+		}
+		g.backlog = max(0, min(g.backlog+entered-l.left()*seconds, most))
 	}
 	if l.CeilingRps < 0 {
 		g.backlog = 0
 	}
 	g.shown.backlog.Store(math.Float64bits(g.backlog))
+	g.shown.ahead.Store(math.Float64bits(l.AheadRps))
 }
+
+// left is what others leave of the ceiling, RPS.
+func (l *Limit) left() float64 { return max(0, l.CeilingRps-l.AheadRps) }
+
+// of is what can be served of a kind and those before it, RPS; below 0: not known. What
+// others take is not taken from conversations under way.
+func (l *Limit) of(kind Kind) float64 {
+	switch {
+	case l.CeilingRps < 0:
+		return Unknown
+	case kind == Ongoing:
+		return l.CeilingRps
+	}
+	return l.left()
+}
+
+// depth is the length of the virtual queue that chance alone makes, requests.
+func (l *Limit) depth() float64 { return max(leastDepth, depth*l.CeilingRps) }
 
 // atOnce is how many requests may enter at once of an operator's limit.
 func (l *Limit) atOnce() float64 { return max(leastLimit, limitSeconds*l.CeilingRps) }
@@ -234,20 +271,24 @@ func windowOf(ceilingRps float64) float64 {
 	return min(mostWindow, max(leastWindow, windowRequests/ceilingRps))
 }
 
-// measure takes the counts in, and returns the sum of the rates.
-func (g *Gate) measure(seconds, window float64) (total float64) {
-	keep := math.Exp(-seconds / window)
+// measure takes the counts in, of the rates before so much being kept, and returns the sum
+// of the rates.
+func (g *Gate) measure(seconds, keep float64) (total float64) {
 	for kind := range kinds {
 		for b := range Buckets {
-			rate := &g.rates[kind][b]
-			*rate = keep**rate + (1-keep)*taken(&g.asked[kind][b])/seconds
-			if *rate < leastRate {
-				*rate = 0
-			}
-			total += *rate
+			averaged(&g.rates[kind][b], taken(&g.asked[kind][b])/seconds, keep)
+			total += g.rates[kind][b]
 		}
 	}
 	return total
+}
+
+// averaged has a rate follow another.
+func averaged(rate *float64, now, keep float64) {
+	*rate = keep**rate + (1-keep)*now
+	if *rate < leastRate {
+		*rate = 0
+	}
 }
 
 // taken takes a count away. Most are nothing, and then it is not written.
@@ -264,7 +305,7 @@ func (g *Gate) allowed(l Limit) float64 {
 	if l.Strict {
 		return l.atOnce() / 2 // before its purse is empty, which knows no order among who asks
 	}
-	return max(leastDepth, depth*l.CeilingRps, idleDepth-(l.Open-g.backlog))
+	return max(l.depth(), idleDepth-(l.OpenAhead+l.Open-g.backlog))
 }
 
 // cause says why a part is refused from here on; Open: none is.
@@ -277,7 +318,7 @@ func (g *Gate) cause(l Limit, total float64, last *verdict) Cause {
 		cause = Plan
 	case l.CeilingRps < 0:
 		return Open
-	case l.CeilingRps == 0, g.backlog > concern, closed && (total > free*l.CeilingRps || g.backlog > concern/2):
+	case l.CeilingRps == 0, g.backlog > concern, closed && (total > free*l.left() || g.backlog > concern/2):
 		cause = Burst
 	}
 	if l.Strict && cause != Open {
@@ -286,45 +327,70 @@ func (g *Gate) cause(l Limit, total float64, last *verdict) Cause {
 	return cause
 }
 
-// targets are how many requests a second are to be let in: of conversations that are
-// under way, and of all.
-func (g *Gate) targets(l Limit, total float64) (ofOngoing, ofAll float64) {
+// everything is what may be let in while the gate is open.
+var everything = [kinds]float64{math.Inf(1), math.Inf(1), math.Inf(1)}
+
+// targets are how many requests a second are to be let in of each kind, those that come
+// before it included. Who comes back is held up sooner than who asks for the first time.
+func (g *Gate) targets(l Limit, total float64) [kinds]float64 {
 	if l.CeilingRps < 0 {
-		return l.Planned * total, l.Planned * total
+		rps := l.Planned * total
+		return [kinds]float64{rps, rps, rps}
 	}
-	least, excess := leastServed*l.CeilingRps, max(0, g.backlog-g.allowed(l))
-	cut := max(0, excess-spared*l.CeilingRps)
-	return max(least, l.CeilingRps-cut/drain), max(least, l.CeilingRps-excess/drain)
+	concern := g.allowed(l)
+	from, to := 0.0, concern
+	switch {
+	case l.Strict: // its purse sees to it
+	case l.Planned < 1:
+		from, to = shutDepth*l.depth(), shutDepth*l.depth()
+	default: // the plan has room for all who ask for the first time, in bunches too
+		from = concern
+	}
+	return [kinds]float64{
+		Ongoing: g.steered(l.of(Ongoing), 0, concern+spared*l.CeilingRps),
+		Fresh:   g.steered(l.of(Fresh), from, to),
+		Back:    g.steered(l.of(Back), 0, min(to, backDepth*concern)),
+	}
+}
+
+// steered is what may enter of a rate so that the virtual queue comes to lie between two
+// lengths, as far as what is asked for can do that.
+func (g *Gate) steered(rps, from, to float64) float64 {
+	if rps <= 0 {
+		return 0
+	}
+	over := max(0, g.backlog-to) - max(0, from-g.backlog)
+	return max(leastServed*rps, rps-over/drain)
 }
 
 // unasked is the part of who has asked for nothing yet that may enter: all, until it is
 // known what they ask for, where anything can be served.
-func (l *Limit) unasked() float64 {
+func (l *Limit) unasked(target float64) float64 {
 	switch {
 	case l.CeilingRps < 0:
 		return l.Planned
-	case l.CeilingRps == 0:
+	case target <= 0:
 		return 0
 	}
 	return 1
 }
 
 // judge settles which part of each bucket may enter from here on.
-func (g *Gate) judge(v *verdict, ofOngoing, ofAll, seconds float64, last *verdict) {
+func (g *Gate) judge(v *verdict, targets [kinds]float64, seconds float64, last *verdict) {
 	none := [Buckets]float64{}
-	first := fill(&g.rates[Ongoing], &none, ofOngoing)
-	second := fill(&g.rates[Fresh], &first, ofAll)
-	third := fill(&g.rates[Back], &second, ofAll)
-	keep, more, least := math.Exp(-seconds/riseSeconds), v.more(last), 1.0
+	first := fill(&g.rates[Ongoing], &none, targets[Ongoing])
+	second := fill(&g.rates[Fresh], &first, targets[Fresh])
+	third := fill(&g.rates[Back], &second, targets[Back])
+	keep, least := math.Exp(-seconds/riseSeconds), 1.0
 	for b := range Buckets {
 		granted := [kinds]float64{first[b], second[b] - first[b], third[b] - second[b]}
 		for kind := range kinds {
 			asked := g.rates[kind][b]
-			p := risen(&g.slow[kind][b], part(granted[kind], asked, v.limit.unasked()), keep, last == nil)
+			p := risen(&g.slow[kind][b], part(granted[kind], asked, v.limit.unasked(targets[kind])), keep, last == nil)
 			v.part[kind][b] = p
 			v.weight[kind][b] = weight(p, asked)
-			g.levels[kind][b].scale(more)
-			if last == nil || asked <= 0 || g.levels[kind][b].amount() >= 1 { // nothing was refused of it
+			g.levels[kind][b].scale(v.more(last, kind))
+			if last == nil || asked <= 0 || p >= 1 || g.levels[kind][b].amount() >= 1 { // nothing is refused of it
 				g.levels[kind][b].set(p)
 			}
 			least = min(least, p)
@@ -338,14 +404,14 @@ func (g *Gate) judge(v *verdict, ofOngoing, ofAll, seconds float64, last *verdic
 	g.verdict.Store(v)
 }
 
-// more is how many times as much may enter as by the last verdict. Levels go with it at
-// once: left to themselves they take seconds, for which as much would enter as before.
-func (v *verdict) more(last *verdict) float64 {
+// more is how many times as much of a kind may enter as by the last verdict. Levels go with
+// it at once: left to themselves they take seconds, for which as much would enter as before.
+func (v *verdict) more(last *verdict, kind Kind) float64 {
 	if last == nil {
 		return 1
 	}
-	now, before := v.limit.CeilingRps, last.limit.CeilingRps
-	if now < 0 && before < 0 {
+	now, before := v.limit.of(kind), last.limit.of(kind)
+	if v.limit.CeilingRps < 0 && last.limit.CeilingRps < 0 {
 		now, before = v.limit.Planned, last.limit.Planned
 	}
 	if now < 0 || before <= 0 {
@@ -374,8 +440,14 @@ func risen(slow *float64, part, keep float64, anew bool) float64 {
 	return part
 }
 
+// EnteredRps is how much enters, measured as what is asked for is. Who steps may call it.
+func (g *Gate) EnteredRps() float64 { return g.entry }
+
 // Backlog is the length of the virtual queue, in requests.
 func (g *Gate) Backlog() float64 { return math.Float64frombits(g.shown.backlog.Load()) }
+
+// AheadRps is what classes ahead take of the ceiling beside their plan.
+func (g *Gate) AheadRps() float64 { return math.Float64frombits(g.shown.ahead.Load()) }
 
 // Refused is the largest part that anybody is refused, 0–1.
 func (g *Gate) Refused() float64 { return math.Float64frombits(g.shown.refused.Load()) }

@@ -71,7 +71,7 @@ func seeded() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 func TestEverybodyEntersWhileThereIsRoom(t *testing.T) {
 	for _, rps := range []float64{0.5, 5, 80, 1000} {
 		g := &Gate{}
-		n := run(g, seeded(), Limit{1, rps / 0.9, endless, false}, 5*time.Minute, stream{rps: rps, kind: Fresh})
+		n := run(g, seeded(), Limit{Planned: 1, CeilingRps: rps / 0.9, Open: endless}, 5*time.Minute, stream{rps: rps, kind: Fresh})
 		if refused := 1 - n[0].entered/n[0].asked; refused > 0.001 {
 			t.Errorf("%v RPS at nine tenths of the ceiling: %.4f refused", rps, refused)
 		}
@@ -96,7 +96,7 @@ func TestTheCeilingIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const lasts = 2 * time.Minute
 			g, r := &Gate{}, seeded()
-			l := Limit{c.planned, c.ceiling, endless, false}
+			l := Limit{Planned: c.planned, CeilingRps: c.ceiling, Open: endless}
 			run(g, r, l, 10*time.Second, stream{rps: c.times * c.ceiling, kind: Fresh})
 			n := run(g, r, l, lasts, stream{rps: c.times * c.ceiling, kind: Fresh})
 			want := min(n[0].asked, c.ceiling*lasts.Seconds())
@@ -111,7 +111,7 @@ func TestTheCeilingIsKept(t *testing.T) {
 // after everybody enters.
 func TestABurst(t *testing.T) {
 	g, r := &Gate{}, seeded()
-	l := Limit{1, 80, endless, false}
+	l := Limit{Planned: 1, CeilingRps: 80, Open: endless}
 	run(g, r, l, time.Minute, stream{rps: 40, kind: Fresh})
 	n := run(g, r, l, 5*time.Second, stream{rps: 400, kind: Fresh})
 	if over := n[0].entered/80 - 5; over > 2 {
@@ -130,7 +130,7 @@ func TestABurst(t *testing.T) {
 // Conversations that are under way are not cut while new ones can be refused.
 func TestNewOnesAreRefusedFirst(t *testing.T) {
 	g, r := &Gate{}, seeded()
-	l := Limit{1, 80, endless, false}
+	l := Limit{Planned: 1, CeilingRps: 80, Open: endless}
 	s := stream{rps: 240, underWay: 0.25, kind: Fresh} // 60 RPS of them
 	run(g, r, l, 10*time.Second, s)
 	n := run(g, r, l, time.Minute, s)
@@ -146,7 +146,7 @@ func TestNewOnesAreRefusedFirst(t *testing.T) {
 // Who was refused comes back to what the others leave.
 func TestThoseWhoComeBackComeLast(t *testing.T) {
 	g, r := &Gate{}, seeded()
-	l := Limit{1, 80, endless, false}
+	l := Limit{Planned: 1, CeilingRps: 80, Open: endless}
 	streams := []stream{{rps: 50, kind: Fresh}, {rps: 200, kind: Back}}
 	run(g, r, l, 20*time.Second, streams...)
 	n := run(g, r, l, time.Minute, streams...)
@@ -161,7 +161,7 @@ func TestThoseWhoComeBackComeLast(t *testing.T) {
 // Who asks for less than its fair part gets all of it; the rest is shared alike.
 func TestTenantsAreServedFairly(t *testing.T) {
 	g, r := &Gate{}, seeded()
-	l := Limit{1, 90, endless, false}
+	l := Limit{Planned: 1, CeilingRps: 90, Open: endless}
 	streams := []stream{{tenant: 1, rps: 400, kind: Fresh}, {tenant: 2, rps: 60, kind: Fresh}, {tenant: 3, rps: 10, kind: Fresh}}
 	run(g, r, l, 10*time.Second, streams...)
 	const lasts = time.Minute
@@ -177,7 +177,7 @@ func TestTenantsAreServedFairly(t *testing.T) {
 // Engines that end everything at once serve more than the plan believes.
 func TestFastEnginesRefuseNobody(t *testing.T) {
 	g := &Gate{}
-	n := run(g, seeded(), Limit{1, 20, 5, false}, time.Minute, stream{rps: 200, kind: Fresh})
+	n := run(g, seeded(), Limit{Planned: 1, CeilingRps: 20, Open: 5}, time.Minute, stream{rps: 200, kind: Fresh})
 	if n[0].entered != n[0].asked {
 		t.Errorf("%v of %v entered though five are open", n[0].entered, n[0].asked)
 	}
@@ -186,7 +186,7 @@ func TestFastEnginesRefuseNobody(t *testing.T) {
 // Conversations that are under way are cut when they alone are too many.
 func TestTooManyUnderWay(t *testing.T) {
 	g, r := &Gate{}, seeded()
-	l := Limit{1, 80, endless, false}
+	l := Limit{Planned: 1, CeilingRps: 80, Open: endless}
 	n := run(g, r, l, 2*time.Minute, stream{rps: 160, kind: Ongoing})
 	if over := n[0].entered/80 - 120; over > 16 {
 		t.Errorf("%.1f s of the ceiling entered beside it", over)
@@ -215,7 +215,7 @@ func TestABunchOnAnIdleFleet(t *testing.T) {
 			entered++
 		}
 		if i%10 == 9 {
-			g.Step(step/10, Limit{1, 30, entered, false})
+			g.Step(step/10, Limit{Planned: 1, CeilingRps: 30, Open: entered})
 		}
 	}
 	if entered != 60 {
@@ -225,11 +225,11 @@ func TestABunchOnAnIdleFleet(t *testing.T) {
 
 func TestUnknownCeiling(t *testing.T) {
 	g, r := &Gate{}, seeded()
-	n := run(g, r, Limit{1, Unknown, endless, false}, time.Minute, stream{rps: 1000, kind: Fresh})
+	n := run(g, r, Limit{Planned: 1, CeilingRps: Unknown, Open: endless}, time.Minute, stream{rps: 1000, kind: Fresh})
 	if n[0].entered != n[0].asked {
 		t.Errorf("%v of %v entered though no ceiling is known", n[0].entered, n[0].asked)
 	}
-	l := Limit{0.25, Unknown, endless, false}
+	l := Limit{Planned: 0.25, CeilingRps: Unknown, Open: endless}
 	run(g, r, l, 10*time.Second, stream{rps: 100, kind: Fresh})
 	n = run(g, r, l, time.Minute, stream{rps: 100, kind: Fresh})
 	if z := (n[0].entered - 0.25*n[0].asked) / math.Sqrt(0.25*0.75*n[0].asked); math.Abs(z) > 5 {
@@ -240,7 +240,7 @@ func TestUnknownCeiling(t *testing.T) {
 // Before anybody has asked the plan's fraction rules, where no ceiling is known.
 func TestTheFirstAreJudgedByThePlan(t *testing.T) {
 	g, r, entered := &Gate{}, seeded(), 0.0
-	l := Limit{0.72, Unknown, 0, false}
+	l := Limit{Planned: 0.72, CeilingRps: Unknown, Open: 0}
 	run(g, r, l, 10*time.Second)
 	for range 1000 {
 		if ok, _ := g.Admit(0, Fresh, r.Float64(), l.Planned); ok {
@@ -258,11 +258,11 @@ func TestCauses(t *testing.T) {
 		t.Errorf("before the first step: %v, %v; want the plan's fraction to decide", ok, cause)
 	}
 	r := seeded()
-	run(&g, r, Limit{1, 10, endless, false}, 5*time.Second, stream{rps: 100, kind: Fresh})
+	run(&g, r, Limit{Planned: 1, CeilingRps: 10, Open: endless}, 5*time.Second, stream{rps: 100, kind: Fresh})
 	if ok, cause := g.Admit(0, Fresh, 0.999, 1); ok || cause != Burst {
 		t.Errorf("in a burst: %v, %v", ok, cause)
 	}
-	run(&g, r, Limit{0.1, 10, endless, false}, 5*time.Second, stream{rps: 100, kind: Fresh})
+	run(&g, r, Limit{Planned: 0.1, CeilingRps: 10, Open: endless}, 5*time.Second, stream{rps: 100, kind: Fresh})
 	if ok, cause := g.Admit(0, Fresh, 0.999, 0.1); ok || cause != Plan {
 		t.Errorf("by the plan: %v, %v", ok, cause)
 	}
@@ -314,7 +314,7 @@ func BenchmarkStep(b *testing.B) {
 	var g Gate
 	for b.Loop() {
 		g.Admit(7, Fresh, 0.5, 0.5)
-		g.Step(step, Limit{0.5, 10, endless, false})
+		g.Step(step, Limit{Planned: 0.5, CeilingRps: 10, Open: endless})
 	}
 }
 

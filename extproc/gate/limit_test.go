@@ -9,7 +9,7 @@ import (
 func TestAnOperatorsLimit(t *testing.T) {
 	for _, ceiling := range []float64{0, 1, 4, 50} {
 		g, r := &Gate{}, seeded()
-		l := Limit{1, ceiling, 1, true}
+		l := Limit{Planned: 1, CeilingRps: ceiling, Open: 1, Strict: true}
 		run(g, r, l, time.Minute)
 		n := run(g, r, l, 10*time.Second, stream{rps: 100, kind: Fresh})
 		if most := ceiling*10 + l.atOnce(); n[0].entered > most || ceiling == 0 && n[0].entered > 0 {
@@ -19,7 +19,7 @@ func TestAnOperatorsLimit(t *testing.T) {
 			t.Errorf("refused for cause %d, want the limit", cause)
 		}
 		// While it opens, the cause that shut it is told.
-		g.Step(250*time.Millisecond, Limit{1, 1000, 0, true})
+		g.Step(250*time.Millisecond, Limit{Planned: 1, CeilingRps: 1000, Open: 0, Strict: true})
 		if ok, cause := g.Admit(0, Fresh, 0.9999, 1); !ok && cause != Limited {
 			t.Errorf("refused for cause %d while the gate opens, want the limit", cause)
 		} else if ok && ceiling == 0 {
@@ -73,7 +73,7 @@ func TestWhatIsShutStaysShut(t *testing.T) {
 // A limit of nothing lets nobody in, though nobody asked for long.
 func TestNothingMayEnter(t *testing.T) {
 	g := &Gate{}
-	l := Limit{0, 0, endless, false}
+	l := Limit{Planned: 0, CeilingRps: 0, Open: endless}
 	for range 100 {
 		g.Step(step, l)
 	}

@@ -1,0 +1,130 @@
+package fleet
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+)
+
+// Precedence is a class that is ahead of another: of higher priority, and in the same pools.
+// The other's ceiling is what the plan of those ahead leaves. They may ask for more, and get
+// it at once; the plan knows of it some seconds later, and until then both together are more
+// than can be served.
+type Precedence struct {
+	Class ClassID
+	Part  float64 // requests of the other that must go for one more of this class
+}
+
+const (
+	// What is told of who is ahead goes to each front-end and back into each step of its
+	// gates: less than leastPart is left out, and of very many classes all but mostAhead.
+	leastPart, mostAhead = 0.01, 16
+	// hardly is the RPS of a route that has none, so that idle peers are alike.
+	hardly = 1e-9
+	// mostWork is how many requests one may stand for, whatever their sizes are measured to be.
+	mostWork = 100
+)
+
+// ranking is the routes of one front-end by priority.
+type ranking struct {
+	routes   []Route
+	priority []int             // of each
+	work     []float64         // of a mean request of each, engine-seconds; 1: not known
+	planned  map[place]float64 // RPS, of all routes there
+}
+
+// place is a priority in a pool.
+type place struct {
+	pool     PoolID
+	priority int
+}
+
+// frontEnds are the routes of each front-end.
+func (p *Plan) frontEnds() iter.Seq[[]Route] {
+	return func(yield func([]Route) bool) {
+		for from, to := 0, 0; from < len(p.Routes); from = to {
+			for to < len(p.Routes) && p.Routes[to].FrontEnd == p.Routes[from].FrontEnd {
+				to++
+			}
+			if !yield(p.Routes[from:to]) {
+				return
+			}
+		}
+	}
+}
+
+// newRanking ranks routes. Those of classes that the fleet has no more come last.
+func newRanking(s *State, routes []Route) *ranking {
+	out := &ranking{routes, make([]int, len(routes)), make([]float64, len(routes)), map[place]float64{}}
+	for i := range routes {
+		c := s.Fleet.Class(routes[i].Class)
+		if c != nil {
+			out.priority[i] = c.Priority
+		}
+		out.work[i] = workOf(s, c, &routes[i])
+		for _, share := range routes[i].Shares {
+			out.planned[place{share.Pool, out.priority[i]}] += share.Rps + hardly
+		}
+	}
+	return out
+}
+
+// workOf is what a mean request of a route costs an engine.
+func workOf(s *State, c *Class, r *Route) (sum float64) {
+	for _, share := range r.Shares {
+		if p := s.Fleet.Pool(share.Pool); p != nil && c != nil {
+			sum += share.Share * p.Profile.Work(s.TokensOf(c))
+		}
+	}
+	if !(sum > 0) || math.IsInf(sum, 0) {
+		return 1
+	}
+	return sum
+}
+
+// ahead are the classes that are ahead of a route's.
+func (k *ranking) ahead(of int) (out []Precedence) {
+	for i := range k.routes {
+		if k.priority[i] <= k.priority[of] {
+			continue
+		}
+		if part := k.overlap(i, of); part >= leastPart {
+			out = append(out, Precedence{k.routes[i].Class, stepped(part)})
+		}
+	}
+	if len(out) > mostAhead {
+		slices.SortStableFunc(out, func(a, b Precedence) int { return cmp.Compare(b.Part, a.Part) })
+		out = out[:mostAhead]
+		slices.SortFunc(out, func(a, b Precedence) int { return cmp.Compare(a.Class, b.Class) })
+	}
+	return out
+}
+
+// overlap is how many requests of a route must go for one more of another, so that the pools
+// are as full as before; a peer's part of them is that of what is planned. Where the two are
+// spread differently no number is right for each pool, and it is the one of least squares.
+func (k *ranking) overlap(ahead, of int) float64 {
+	both, own, others := 0.0, 0.0, k.routes[ahead].Shares
+	for _, s := range k.routes[of].Shares {
+		own += s.Share * s.Share
+		for len(others) > 0 && others[0].Pool < s.Pool { // both are by pool
+			others = others[1:]
+		}
+		if len(others) > 0 && others[0].Pool == s.Pool {
+			both += s.Share * others[0].Share * (s.Rps + hardly) / k.planned[place{s.Pool, k.priority[of]}]
+		}
+	}
+	if own <= 0 {
+		return 0
+	}
+	return min(1, both/own) * min(mostWork, k.work[ahead]/k.work[of])
+}
+
+// OpenAhead is how many requests are open of the classes ahead, as far as they count here.
+func (c *ClassAdmission) OpenAhead(open func(ClassID) float64) (sum float64) {
+	for _, p := range c.Ahead {
+		sum += p.Part * open(p.Class)
+	}
+	return sum
+}
