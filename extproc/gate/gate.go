@@ -54,9 +54,9 @@ const (
 	// backDepth is the part of the depth from which on those who come back are held up: the
 	// rest is for bunches of those who ask for the first time.
 	backDepth = 0.5
-	// shutDepth is the part of the depth that the queue is kept at while the plan refuses a
-	// part. Of what a burst brought in the rest is drained; were it all, what chance leaves
-	// free could not be made up for.
+	// shutDepth is the part of the depth that may stand while the plan refuses a part. Of what
+	// a burst brought in the rest is drained; were it all, what chance leaves free could not be
+	// made up for.
 	shutDepth = 0.5
 	// leastServed is the part of what may enter that does however long the queue is.
 	leastServed = 0.2
@@ -217,11 +217,7 @@ func (g *Gate) queue(l Limit, seconds, keep float64) {
 		g.backlog = l.atOnce() - g.limit.amount()
 	} else {
 		g.limit.set(l.atOnce())
-		most := l.Open
-		if l.Planned < 1 { // the plan's word does not go by what one Envoy has open
-			most = max(most, l.depth())
-		}
-		g.backlog = max(0, min(g.backlog+entered-l.left()*seconds, most))
+		g.backlog = max(0, min(g.backlog+entered-l.left()*seconds, l.Open))
 	}
 	if l.CeilingRps < 0 {
 		g.backlog = 0
@@ -342,7 +338,7 @@ func (g *Gate) targets(l Limit, total float64) [kinds]float64 {
 	switch {
 	case l.Strict: // its purse sees to it
 	case l.Planned < 1:
-		from, to = shutDepth*l.depth(), shutDepth*l.depth()
+		to = shutDepth * l.depth()
 	default: // the plan has room for all who ask for the first time, in bunches too
 		from = concern
 	}
