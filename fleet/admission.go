@@ -85,7 +85,7 @@ func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 		out[id] = &Admission{Nodes: s.Nodes[id]}
 	}
 	for routes := range plan.frontEnds() {
-		a, ranks := out[routes[0].FrontEnd], newRanking(s, routes)
+		a, all := out[routes[0].FrontEnd], rank(s, routes)
 		for i := range routes {
 			c := s.Fleet.Class(routes[i].Class)
 			if a == nil || c == nil {
@@ -96,7 +96,7 @@ func NewAdmissions(s *State, plan *Plan) map[FrontEndID]*Admission {
 				admission.Short = short(s, plan, &routes[i])
 				admission.CeilingRps = spare.ceiling(&routes[i], c.Priority, admission.Short, anywhere[c.ID])
 				admission.keep(limitOf(s, plan, &routes[i]))
-				admission.PlannedRps, admission.Ahead = Known(stepped(routes[i].admittedRps())), ranks.ahead(i)
+				admission.PlannedRps, admission.Ahead = Known(stepped(routes[i].admittedRps())), all[i].ahead(all)
 			}
 			a.Classes = append(a.Classes, admission)
 		}

@@ -26,12 +26,12 @@ const (
 	mostWork = 100
 )
 
-// ranking is the routes of one front-end by priority.
-type ranking struct {
-	routes   []Route
-	priority []int             // of each
-	work     []float64         // of a mean request of each, engine-seconds; 1: not known
-	planned  map[place]float64 // RPS, of all routes there
+// ranked is a route beside the others of its front-end.
+type ranked struct {
+	*Route
+	priority int
+	work     float64   // of a mean request, engine-seconds; 1: not known
+	peers    []float64 // its part of what is planned for its priority, in each of its pools
 }
 
 // place is a priority in a pool.
@@ -54,17 +54,22 @@ func (p *Plan) frontEnds() iter.Seq[[]Route] {
 	}
 }
 
-// newRanking ranks routes. Those of classes that the fleet has no more come last.
-func newRanking(s *State, routes []Route) *ranking {
-	out := &ranking{routes, make([]int, len(routes)), make([]float64, len(routes)), map[place]float64{}}
+// rank ranks the routes of a front-end. Those of classes that the fleet has no more come last.
+func rank(s *State, routes []Route) []ranked {
+	out, planned := make([]ranked, len(routes)), map[place]float64{}
 	for i := range routes {
 		c := s.Fleet.Class(routes[i].Class)
+		out[i] = ranked{Route: &routes[i], work: workOf(s, c, &routes[i]), peers: make([]float64, len(routes[i].Shares))}
 		if c != nil {
-			out.priority[i] = c.Priority
+			out[i].priority = c.Priority
 		}
-		out.work[i] = workOf(s, c, &routes[i])
 		for _, share := range routes[i].Shares {
-			out.planned[place{share.Pool, out.priority[i]}] += share.Rps + hardly
+			planned[place{share.Pool, out[i].priority}] += share.Rps + hardly
+		}
+	}
+	for i := range out {
+		for k, share := range out[i].Shares {
+			out[i].peers[k] = (share.Rps + hardly) / planned[place{share.Pool, out[i].priority}]
 		}
 	}
 	return out
@@ -83,14 +88,14 @@ func workOf(s *State, c *Class, r *Route) (sum float64) {
 	return sum
 }
 
-// ahead are the classes that are ahead of a route's.
-func (k *ranking) ahead(of int) (out []Precedence) {
-	for i := range k.routes {
-		if k.priority[i] <= k.priority[of] {
+// ahead are the classes of some routes that are ahead of a route's.
+func (r *ranked) ahead(all []ranked) (out []Precedence) {
+	for i := range all {
+		if all[i].priority <= r.priority {
 			continue
 		}
-		if part := k.overlap(i, of); part >= leastPart {
-			out = append(out, Precedence{k.routes[i].Class, stepped(part)})
+		if part := r.overlap(&all[i]); part >= leastPart {
+			out = append(out, Precedence{all[i].Class, stepped(part)})
 		}
 	}
 	if len(out) > mostAhead {
@@ -104,21 +109,21 @@ func (k *ranking) ahead(of int) (out []Precedence) {
 // overlap is how many requests of a route must go for one more of another, so that the pools
 // are as full as before; a peer's part of them is that of what is planned. Where the two are
 // spread differently no number is right for each pool, and it is the one of least squares.
-func (k *ranking) overlap(ahead, of int) float64 {
-	both, own, others := 0.0, 0.0, k.routes[ahead].Shares
-	for _, s := range k.routes[of].Shares {
+func (r *ranked) overlap(ahead *ranked) float64 {
+	both, own, others := 0.0, 0.0, ahead.Shares
+	for i, s := range r.Shares {
 		own += s.Share * s.Share
 		for len(others) > 0 && others[0].Pool < s.Pool { // both are by pool
 			others = others[1:]
 		}
 		if len(others) > 0 && others[0].Pool == s.Pool {
-			both += s.Share * others[0].Share * (s.Rps + hardly) / k.planned[place{s.Pool, k.priority[of]}]
+			both += s.Share * others[0].Share * r.peers[i]
 		}
 	}
 	if own <= 0 {
 		return 0
 	}
-	return min(1, both/own) * min(mostWork, k.work[ahead]/k.work[of])
+	return min(1, both/own) * min(mostWork, ahead.work/r.work)
 }
 
 // OpenAhead is how many requests are open of the classes ahead, as far as they count here.
