@@ -217,7 +217,7 @@ func (r *residency) well() {
 }
 
 // retried holds that a way was one: requests went to the sick engine, and then to
-// another.
+// another. Without weir-extproc it is chance how many.
 func (r *residency) retried(way string, sick fleet.EngineID) {
 	r.t.Helper()
 	there, total := 0, 0
@@ -227,7 +227,7 @@ func (r *residency) retried(way string, sick fleet.EngineID) {
 			there++
 		}
 	}
-	if there < onEachWay/10 || total != onEachWay+there {
+	if there == 0 || total != onEachWay+there {
 		r.t.Errorf("%s: %d arrivals for %d requests, %d of them at the sick engine: want some there, each tried once more", way, total, onEachWay, there)
 	}
 }
