@@ -280,8 +280,8 @@ func (s spare) anywhere(f *Fleet) map[ClassID]float64 {
 }
 
 // ceiling is what can be served of a route. Where the plan refuses a part of it for want of
-// capacity, that is what the plan admits. Else there come to it, in each of its pools, its part of what is
-// spare, and of all others that may serve it what any class may take.
+// capacity, that is what the plan admits. Else there come to it, in each of its pools, its
+// part of what is spare, and of all others that may serve it what any class may take.
 func (s spare) ceiling(r *Route, priority int, short bool, anywhere float64) Amount {
 	sum := 0.0
 	if !short {
