@@ -31,6 +31,7 @@ type ledger struct {
 	talks    recent                           // conversations that were let in, until engines have given up their cache
 	refused  recent                           // conversations that were refused, until they should have come back
 	places   atomic.Pointer[memory[lastTurn]] // nil: no table has held anybody yet
+	unread   atomic.Uint64                    // words of what may enter that could not be read
 
 	mu      sync.Mutex // guards what follows
 	began   bool       // there was a table
@@ -38,7 +39,6 @@ type ledger struct {
 	engines map[fleet.EngineID]*liveEngine
 	levels  levels
 
-	unread    atomic.Uint64    // words of what may enter that could not be read
 	admission *fleet.Admission // nil: none came
 	share     float64          // of it that is this process's
 	stepped   time.Time        // when the gates were

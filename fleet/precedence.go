@@ -54,14 +54,14 @@ func (p *Plan) frontEnds() iter.Seq[[]Route] {
 	}
 }
 
-// rank ranks the routes of a front-end. Those of classes that the fleet has no more come last.
+// rank ranks the routes of a front-end. Those of classes that the fleet has no more are ahead
+// of none.
 func rank(s *State, routes []Route) []ranked {
 	out, planned := make([]ranked, len(routes)), map[place]float64{}
 	for i := range routes {
-		c := s.Fleet.Class(routes[i].Class)
-		out[i] = ranked{Route: &routes[i], work: workOf(s, c, &routes[i]), peers: make([]float64, len(routes[i].Shares))}
-		if c != nil {
-			out[i].priority = c.Priority
+		out[i] = ranked{Route: &routes[i], priority: math.MinInt, work: 1, peers: make([]float64, len(routes[i].Shares))}
+		if c := s.Fleet.Class(routes[i].Class); c != nil {
+			out[i].priority, out[i].work = c.Priority, workOf(s, c, &routes[i])
 		}
 		for _, share := range routes[i].Shares {
 			planned[place{share.Pool, out[i].priority}] += share.Rps + hardly
@@ -75,10 +75,10 @@ func rank(s *State, routes []Route) []ranked {
 	return out
 }
 
-// workOf is what a mean request of a route costs an engine.
+// workOf is what a mean request of a route costs an engine, engine-seconds; 1: not known.
 func workOf(s *State, c *Class, r *Route) (sum float64) {
 	for _, share := range r.Shares {
-		if p := s.Fleet.Pool(share.Pool); p != nil && c != nil {
+		if p := s.Fleet.Pool(share.Pool); p != nil {
 			sum += share.Share * p.Profile.Work(s.TokensOf(c))
 		}
 	}

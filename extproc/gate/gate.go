@@ -6,7 +6,7 @@
 // says can be served, and never more than what is open: engines that are faster than
 // their profile prove it wrong. While that stays short everybody enters. When it has
 // grown, or the plan itself refuses a part, as much is let in as can be served, less what
-// classes that come first take beside what is planned for them. Conversations that are
+// classes ahead take beside what is planned for them. Conversations that are
 // under way come first; new ones get what is left, less what drains the queue, and those
 // that were refused a moment ago what is left of that, from a shorter queue on. Among
 // tenants each gets no more than its fair part (max-min, as in Demers, Keshav and
@@ -133,7 +133,7 @@ type Gate struct {
 	rates   [kinds][Buckets]float64 // RPS asked for
 	slow    [kinds][Buckets]float64 // what parts of verdicts were over riseSeconds
 	backlog float64                 // of the virtual queue, requests
-	entry   float64                 // RPS that entered
+	came    float64                 // RPS that entered
 	shown   shown
 }
 
@@ -211,7 +211,7 @@ func (g *Gate) Step(passed time.Duration, l Limit) {
 // purse, which is full when the limit begins.
 func (g *Gate) queue(l Limit, seconds, keep float64) {
 	entered := float64(g.entered.Swap(0))
-	averaged(&g.entry, entered/seconds, keep)
+	averaged(&g.came, entered/seconds, keep)
 	if l.Strict {
 		g.limit.fill(l.left()*seconds, l.atOnce())
 		g.backlog = l.atOnce() - g.limit.amount()
@@ -378,6 +378,7 @@ func (g *Gate) judge(v *verdict, targets [kinds]float64, seconds float64, last *
 	second := fill(&g.rates[Fresh], &first, targets[Fresh])
 	third := fill(&g.rates[Back], &second, targets[Back])
 	keep, least := math.Exp(-seconds/riseSeconds), 1.0
+	more := [kinds]float64{v.more(last, Ongoing), v.more(last, Fresh), v.more(last, Back)}
 	for b := range Buckets {
 		granted := [kinds]float64{first[b], second[b] - first[b], third[b] - second[b]}
 		for kind := range kinds {
@@ -385,7 +386,7 @@ func (g *Gate) judge(v *verdict, targets [kinds]float64, seconds float64, last *
 			p := risen(&g.slow[kind][b], part(granted[kind], asked, v.limit.unasked(targets[kind])), keep, last == nil)
 			v.part[kind][b] = p
 			v.weight[kind][b] = weight(p, asked)
-			g.levels[kind][b].scale(v.more(last, kind))
+			g.levels[kind][b].scale(more[kind])
 			if last == nil || asked <= 0 || p >= 1 || g.levels[kind][b].amount() >= 1 { // nothing is refused of it
 				g.levels[kind][b].set(p)
 			}
@@ -437,7 +438,7 @@ func risen(slow *float64, part, keep float64, anew bool) float64 {
 }
 
 // EnteredRps is how much enters, measured as what is asked for is. Who steps may call it.
-func (g *Gate) EnteredRps() float64 { return g.entry }
+func (g *Gate) EnteredRps() float64 { return g.came }
 
 // Backlog is the length of the virtual queue, in requests.
 func (g *Gate) Backlog() float64 { return math.Float64frombits(g.shown.backlog.Load()) }
