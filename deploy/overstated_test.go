@@ -153,7 +153,9 @@ func TestAProfileIsNotBelievedAgainstTheEvidence(t *testing.T) {
 	o := startOverstated(t)
 	o.slow(overstatement)
 	eventually(t, "a queue at near", 30*time.Second, func() bool { return o.now().waiting >= 10 })
-	low := o.settled(100 * time.Second)
+	// Near is planned full, and chance decides for how long a few wait there: most often less
+	// than a minute, and now and then two. How long on the whole is measured at length.
+	low := o.settled(200 * time.Second)
 	t.Logf("settled: %v", low)
 	if low.planned > canRps || low.factor > 0.9 {
 		t.Errorf("%v: want no more than the %.1f RPS that near can do", low, canRps)
